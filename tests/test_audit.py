@@ -794,6 +794,7 @@ def test_avoid_reports_what_training_shares_with_other_data(tmp_path):
     report = audit(folder, avoid=[test_set], out=tmp_path / "page.html")
     # The ninth sentence is in test, which nobody trains on.
     assert counts(report) == {"shared with other.txt": 1}
+    assert counts(audit(folder, avoid=test_set)) == counts(report)
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     assert sentence(2) in page
     assert "http://" not in page.replace("http://www.w3.org", "")

@@ -5,6 +5,7 @@ import os
 import tarfile
 from pathlib import Path
 
+import openpyxl
 import polars as pl
 import pytest
 from specimens import tone
@@ -323,6 +324,26 @@ def test_data_without_sentences_is_one_line_and_exit_code_2(tmp_path, name, cont
     assert done.exit_code == 2
     assert message in done.output
     assert done.output.count("\n") == 1
+
+
+def test_a_table_of_which_a_part_is_not_read_is_refused(tmp_path):
+    """What is not read is not avoided: its sentences would be in train."""
+    workspace = make(tmp_path / "w")
+    book = openpyxl.Workbook()
+    for row in (("text",), ("Nešto sasvim drugo",)):
+        book.active.append(row)
+    test_sheet = book.create_sheet("test")
+    book.save(tmp_path / "a.xlsx")
+    assert select(workspace, tmp_path / "a.xlsx").facts["avoided"]
+    test_sheet.append((SENTENCE,))
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(
+        InputError, match=r"a\.xlsx: not read: rows of the sheet 'test' .*: 1; save"
+    ):
+        select(workspace, tmp_path / "a.xlsx")
+    (tmp_path / "b.csv").write_text(f"text,speaker_id\n{SENTENCE},ana\n{SENTENCE}, ana,ben\n")
+    with pytest.raises(InputError, match=r"b\.csv: line 3: "):
+        select(workspace, tmp_path / "b.csv")
 
 
 def test_a_selection_that_no_longer_avoids_data_warns(tmp_path):

@@ -1,6 +1,7 @@
 """The plan of a corpus, which can be read while a run works and afterwards."""
 
 import json
+from itertools import chain
 
 import polars as pl
 import pytest
@@ -86,7 +87,8 @@ def test_a_clip_that_cannot_be_cut_is_named_with_its_reason_while_the_run_works(
 
 
 def test_the_state_of_a_clip_is_read_from_the_files_of_its_run(tmp_path):
-    names = ("failed", "cut before", "cut now", "cut by an earlier run", "packed", "planned")
+    packs_of_runs = {"earlier": ["of an earlier run"], "last": ["cut now", "cut now, too"]}
+    names = ["failed", "cut before", "packed", "planned", *chain(*packs_of_runs.values())]
     shards = dict.fromkeys(names, "train/train-00001-of-00002.tar")
     shards["packed"] = "train/train-00000-of-00002.tar"
     clips = [
@@ -94,7 +96,7 @@ def test_the_state_of_a_clip_is_read_from_the_files_of_its_run(tmp_path):
             "clip_key": name,
             "pack": f"{name}.pack",
             "shard": shards[name],
-            "is_cut": "before" in name,
+            "is_cut": name == "cut before",
         }
         for name in names
     ]
@@ -104,10 +106,11 @@ def test_the_state_of_a_clip_is_read_from_the_files_of_its_run(tmp_path):
     write_failures(layout.failures, {"failed": "first reason"})
     write_failures(layout.failures, {"failed": "last reason"})
     began = []
-    for run, name in (("earlier", "cut by an earlier run"), ("now", "cut now")):
+    for run, packed in packs_of_runs.items():
         packs = tmp_path / run / "packs"
         packs.mkdir(parents=True)
-        (packs / f"{name}.pack").touch()
+        for name in packed:
+            (packs / f"{name}.pack").touch()
         began.append({"event": "began", "parameters": {"workspace": str(packs.parent)}})
     layout.log.write_text("".join(f"{json.dumps(line)}\n" for line in began))
     shard = tmp_path / "c" / shards["packed"]
@@ -115,7 +118,7 @@ def test_the_state_of_a_clip_is_read_from_the_files_of_its_run(tmp_path):
     shard.touch()
     assert count_states(tmp_path / "c").select("state", "reason", "clips").rows() == [
         ("packed", None, 1),
-        ("cut", None, 2),
+        ("cut", None, 3),
         ("failed", "last reason", 1),
         ("planned", None, 2),
     ]

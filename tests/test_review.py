@@ -495,6 +495,13 @@ def test_without_audio_or_hypothesis_transcripts_are_still_reviewed(workspace, t
     assert not (tmp_path / "clips").exists()
 
 
+def test_a_number_may_be_one_of_numpy(workspace, tmp_path):
+    report = review.export(
+        workspace, out=tmp_path / "s.xlsx", n=np.int64(3), overlap=np.int64(1), reviewers=["a", "b"]
+    )
+    assert report.facts["drawn"] == 3
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

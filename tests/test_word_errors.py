@@ -132,6 +132,17 @@ def test_bounds_of_what_ships_count_shares_of_what_was_left_out(tmp_path):
     assert of_split == errors
 
 
+def test_a_fault_counts_with_all_words_if_no_verdict_has_a_corrected_text(tmp_path):
+    workspace = make_workspace(tmp_path, 40)
+    judge(workspace, "one", {"s1": {"": None}})
+    assert word_errors(workspace) == {
+        "wer": pytest.approx(10 / 400),
+        "wer_high": pytest.approx(10 / 400),
+        "words": 400,
+        "clips_without_corrected_text": 1,
+    }
+
+
 def test_nothing_is_said_of_words_before_a_verdict(tmp_path):
     workspace = make_workspace(tmp_path, 5)
     report = nbaudio.evidence(workspace)

@@ -147,6 +147,10 @@ def has_name_and_text(names: Sequence[str]) -> bool:
     return {"name", "text"} <= choose(Path(), names, dict.fromkeys(("name", "text")))[0].keys()
 
 
+#: The beginning of what is not read where a workbook has further sheets.
+OTHER_SHEET = "rows of the sheet"
+
+
 class Cells(NamedTuple):
     """A table as it was read.
 
@@ -662,7 +666,7 @@ def _other_sheets(
         if has_options:
             remedy = f"--option {shlex.quote(f'sheet={other}')}"
         yield NotRead(
-            f"rows of the sheet {other!r} of {source.name} (read is {name!r})",
+            f"{OTHER_SHEET} {other!r} of {source.name} (read is {name!r})",
             sum(1 for row in sheet.rows() if "".join(row).strip()),
             remedy,
         )

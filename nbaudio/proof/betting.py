@@ -322,6 +322,8 @@ def most(draws: Draws, value: Array | Values, alpha: float, *, also: float = 0.0
     """
     value = Values.of(value)
     total = value.total
+    if not len(draws.item):
+        return total
     wrong = draws.wrong_value(value, upper=True)
     level = -np.log(alpha)
     grid = np.append(np.geomspace(_FIRST_NULL, 1.0, _GRID) * total, also)
@@ -344,6 +346,8 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     value = Values.of(value)
     total = value.total
     wrong = draws.wrong_value(value, upper=False)
+    if not len(draws.item):
+        return wrong
     level = -np.log(alpha)
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])

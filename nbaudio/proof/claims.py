@@ -189,6 +189,8 @@ class Part:
         """
         if self.about is not None:
             return self.about.rule.removed_amounts(what)
+        if not self.draws.replaced.any():
+            return np.zeros(len(self.ships))
         size = self.state.count(self.inside)
         average = 0.0
         if upper and size:

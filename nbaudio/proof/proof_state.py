@@ -48,6 +48,7 @@ _LEAST_WEIGHT = 1e-300  # of a stratum, so that no sum of weights is 0
 _DRAWN = pl.Schema(
     {"line": pl.Int64(), "round": pl.Int32(), "segment_id": pl.String(), "verdict": OUTCOMES}
 )
+_LABELS = pl.Schema({"segment_id": pl.String(), "verdict": OUTCOMES, "key": pl.UInt64()})
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class ProofState(ReviewState):
     @cached_property
     def rounds(self) -> list[Round]:
         """The rounds that were drawn at random, with their verdicts."""
+        if not all_draws(self):
+            return []
         return rounds(self, self.population.read(self.drawn["segment_id"], JUDGED))
 
     @cached_property
@@ -109,6 +112,8 @@ class ProofState(ReviewState):
         `verdict_codes` has the same by row.
         """
         judged = self.verdicts["segment_id"]
+        if judged.is_empty():
+            return pl.DataFrame(schema=_LABELS)
         segments = workspace_tables.read(
             self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
         )
@@ -198,7 +203,10 @@ class ProofState(ReviewState):
 
     def labelled(self, *verdicts: str) -> Bools:
         """Return which rows have one of these verdicts as they are now."""
-        return np.isin(self.verdict_codes, [VERDICTS.index(verdict) for verdict in verdicts])
+        # A table, as np.isin takes long for few rows; the code -1 is at its end
+        is_among = np.zeros(len(VERDICTS) + 1, dtype=np.bool_)
+        is_among[[VERDICTS.index(verdict) for verdict in verdicts]] = True
+        return is_among[self.verdict_codes]
 
     @cached_property
     def accepted(self) -> Bools:

@@ -32,6 +32,9 @@ class WordShares:
     def of(cls, state: ProofState) -> "WordShares":
         """Return the shares of the segments of a workspace."""
         corrected = state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"]
+        if corrected.is_empty():
+            without = np.full(len(state.rows), np.nan)
+            return cls(without, without)
         shown = state.population.read(corrected)
         now = workspace_tables.read(
             state.workspace, JUDGED, where=pl.col("segment_id").is_in(corrected.implode())

@@ -9,6 +9,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -404,11 +405,11 @@ def _parameters(
     return {
         "name": outputs.review,
         "strategy": strategy,
-        "n": n,
+        "n": int(n),
         "seed": request.seed,
         "threshold": request.threshold,
         "reviewers": outputs.reviewers,
-        "overlap": request.overlap,
+        "overlap": int(request.overlap),
         "verdicts": list(request.verdicts),
         "blind": blind,
         "by": request.by,
@@ -430,7 +431,7 @@ def _number(population: Population, record: ReviewRecord | None, request: _Reque
 def _check_number(n: int, overlap: int, reviewers: Sequence[str]) -> None:
     """Raise InputError unless the number of segments and the overlap are whole and in range."""
     for name, value in (("n", n), ("overlap", overlap)):
-        if not isinstance(value, int):
+        if not isinstance(value, Integral):
             raise InputError(f"{name}={value!r}: must be a whole number")
     if n < 1:
         raise InputError(f"n must be 1 or more, not {n}")

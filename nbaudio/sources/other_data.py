@@ -18,7 +18,7 @@ from nbaudio.formats.headerless import headerless_form
 from nbaudio.formats.published.tar_rows import TAR, texts_of_tar
 from nbaudio.formats.source_columns import choose
 from nbaudio.formats.source_files import Layout
-from nbaudio.formats.table import ENDINGS, read_cells
+from nbaudio.formats.table import ENDINGS, OTHER_SHEET, Cells, read_cells
 from nbaudio.formats.transcripts import numbered_lines
 from nbaudio.sources.detection import list_layouts
 from nbaudio.sources.source_formats import READERS
@@ -230,6 +230,7 @@ def _of_table(place: Location) -> pl.DataFrame:
     """Return the rows of a table, which is fetched if it is remote."""
     with place.fetched() as path:
         cells = read_cells(path, ending=PurePosixPath(place.name).suffix.lower())
+        _check_read(cells, str(place))
         columns = _columns_of(cells.columns, str(place))
         parts = cells.rows.batches({*columns.values()})
         frames = [
@@ -243,6 +244,15 @@ def _of_table(place: Location) -> pl.DataFrame:
             for part in parts
         ]
     return pl.concat([pl.DataFrame(schema=OTHER), *frames])
+
+
+def _check_read(cells: Cells, where: str) -> None:
+    """Raise InputError for a table with rows or sheets that are not read: nothing avoids them."""
+    if cells.problems:
+        raise InputError(f"{where}: line {cells.problems[0].line}: {cells.problems[0].reason}")
+    sheets = [part for part in cells.not_read if part.count and part.what.startswith(OTHER_SHEET)]
+    if sheets:
+        raise InputError(f"{where}: {sheets[0].sentence()}, and avoid both")
 
 
 def _of_lines(path: Path, *, has_ids: bool) -> pl.DataFrame:
