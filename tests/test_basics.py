@@ -67,6 +67,10 @@ def test_errors_redact_what_may_be_secret_in_urls():
     assert str(errors.InputError("http://host/a#key=0, gone")) == "http://host/a?..., gone"
     assert str(errors.InputError("HTTPS://me:word@host/a?key=0")) == "HTTPS://host/a?..."
     assert errors.redact_urls(str(error)) == str(error)
+    stored = errors.InputError("s3://me:word@bucket/a?token=0: missing, as gs://bucket/what?.wav")
+    assert str(stored) == "s3://bucket/a?...: missing, as gs://bucket/what?.wav"
+    revision = "hf://datasets/owner/name@main/a.wav"
+    assert str(errors.InputError(revision)) == revision
 
 
 def test_only_regular_files_within_the_size_limit_are_read(tmp_path: Path):

@@ -125,6 +125,8 @@ def test_urls_are_distinguished_from_paths_and_checked():
     [
         (redact_url, "https://me:word@host/a.wav?sig=0", "https://...@host/a.wav?..."),
         (redact_url, "why? me@home.wav", "why? me@home.wav"),
+        (redact_url, "s3://bucket/a.wav?token=0&b", "s3://bucket/a.wav?..."),
+        (redact_url, "s3://bucket/what?.wav", "s3://bucket/what?.wav"),
         (public_url, "https://me:word@host:80/a.wav?sig=0#t", "https://host:80/a.wav"),
         (public_url, "HTTP://a?b@c:d", "HTTP://a"),
         (display_url, "ftp://me:secret@example.org/a.wav?key=0", "ftp://example.org/a.wav"),

@@ -10,11 +10,15 @@ from nbaudio.core.tracebacks import render_traceback
 T = TypeVar("T")
 
 # User and password of a URL; the group is what stands before them.
-_USER = re.compile(r"(https?://)[^/\s@]*@", re.IGNORECASE)
-# Query and fragment of a URL; the group is the URL before them.
+_USER = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s@'\"]*@", re.IGNORECASE)
+# Query and fragment of a URL; the group is the URL before them. The names of files in a store, such
+# as s3://bucket/what?.wav, may have these characters: there only ?name=value is a query.
 _QUERY = re.compile(
     r"""
-    (https?://[^\s?#'"]*)
+    (
+        https?://[^\s?#'"]*
+        | [a-z][a-z0-9+.-]*://[^\s?'"]*(?=\?[\w.-]+=)
+    )
     [?#]
     (?!\.\.\.)                       # they are redacted already
     [^\s'")>]+?
@@ -31,7 +35,7 @@ _PYTHON_FRAME = ("File ", "^")
 
 
 def redact_urls(text: str) -> str:
-    """Remove user, query and fragment of all http and https URLs in a text: they may be secret.
+    """Remove user, query and fragment of all URLs in a text: they may be secret.
 
     A query or a fragment, or both, become `?...`.
 

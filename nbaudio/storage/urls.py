@@ -84,7 +84,9 @@ def check_writable(address: str) -> None:
 def redact_url(name: str) -> str:
     """Replace what may be secret in a URL; other names stay as they are."""
     named = re.sub(r"://[^/@:]*:[^/@]*@|(?<=http)://[^/@]*@|(?<=https)://[^/@]*@", "://...@", name)
-    return re.sub(r"((?:https?|hf)://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
+    without_query = re.sub(r"((?:https?|hf)://[^?#]*)[?#].*", r"\1?...", named, flags=re.DOTALL)
+    # Elsewhere a name may have a question mark: s3://bucket/what?.wav.
+    return re.sub(r"(\w+://[^?]*)\?[\w.-]+=.*", r"\1?...", without_query, flags=re.DOTALL)
 
 
 def public_url(address: str) -> str:
