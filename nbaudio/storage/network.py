@@ -42,8 +42,13 @@ _KINDS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], bool], str]] = 
 class _Failing:
     """A host since its last success.
 
-    It has the seconds of failed requests (parallel ones once) and of Retry-After, and the last
-    reason.
+    Seconds in which several requests failed or waited at once are counted once.
+
+    Attributes:
+        spent: seconds of failed requests, with the pauses before them.
+        waited: seconds of Retry-After.
+        until: the time up to which seconds are counted, by `time.monotonic`.
+        reason: of the last failure.
     """
 
     spent: float = 0.0
@@ -112,9 +117,10 @@ class Network:
         )
 
     def failed(self, host: str, seconds: float, reason: str, *, now: float) -> None:
-        """Record a failed request of so many seconds, with the pause before it.
+        """Record a failed request that ended at `now`.
 
-        Of a broken transfer only the silence is recorded.
+        `seconds` include the pause before it; of a transfer that broke, they are only those in
+        which the host was silent or too slow.
         """
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
@@ -123,9 +129,9 @@ class Network:
             state.reason = reason
 
     def may_wait(self, host: str, pause: float, *, item: float, now: float) -> bool:
-        """Record the seconds of a Retry-After.
+        """Return whether the limits allow a Retry-After of `pause` seconds; if so, record it.
 
-        Return whether `max_wait` allows them after `item` seconds for the item so far.
+        `max_wait` is for the whole item, on which `item` seconds have been spent so far.
         """
         with _lock:
             state = _failing.setdefault((self.run, host), _Failing())
@@ -232,7 +238,7 @@ class _Failure:
         reason: one line on the error.
         at: when it failed, by `time.monotonic`.
         seconds: how long it took.
-        lost_s: of these, in which the host was silent or too slow.
+        lost_s: those of them in which the host was silent or too slow.
         delay: seconds of a Retry-After; None without one.
         is_slow: whether too few bytes came.
     """
@@ -296,6 +302,8 @@ def with_retries(
 ) -> Result:
     """Return the result of a request, with retries (docs/ingest.md).
 
+    Before a retry it waits as long as Retry-After of the response says, else `backoff_seconds`.
+
     Args:
         place: what the request is for; it names the host and the limits.
         request: may be called several times.
@@ -347,9 +355,12 @@ def with_retries(
             raise AudioError(
                 f"{place}: could not be {done} in {tries.count} tries ({failure.reason})"
             )
-        pause = backoff_seconds(tries.count) if failure.delay is None else 0.0
+        pause = 0.0  # a wait that the server requires is no time of a failed request
+        wait_s = failure.delay
+        if wait_s is None:
+            pause = wait_s = backoff_seconds(tries.count)
         with progress.waiting(host):
-            (wait or time.sleep)(pause if failure.delay is None else failure.delay)
+            (wait or time.sleep)(wait_s)
 
 
 def _may_wait(place: Place, failure: _Failure, *, since: float) -> bool:
