@@ -344,6 +344,8 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     value = Values.of(value)
     total = value.total
     wrong = draws.wrong_value(value, upper=False)
+    if wrong == 0:
+        return 0.0  # no bet is against the null that nothing is wrong
     level = -np.log(alpha)
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])
