@@ -346,8 +346,8 @@ def fewest(draws: Draws, value: Array | Values, alpha: float) -> float:
     value = Values.of(value)
     total = value.total
     wrong = draws.wrong_value(value, upper=False)
-    if not len(draws.item):
-        return wrong
+    if wrong == 0 or not len(draws.item):
+        return wrong  # no bet is against the null that no more is wrong
     level = -np.log(alpha)
     nulls = np.geomspace(_FIRST_NULL, 1.0, _GRID) * total
     nulls = np.append(wrong, nulls[nulls > wrong])

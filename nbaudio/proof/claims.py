@@ -546,13 +546,16 @@ def curve_of(
     """
     check_target(precision, confidence)
     side = (1 - confidence) / 2
-    parts = [_fixed_part_above(state, threshold, has_duration=has_duration) for threshold in grid]
+    parts = [above(state, threshold, has_duration=has_duration) for threshold in grid]
     sizes = np.array([state.count(part.ships) for part in parts])
     knots = _knots(sizes)
+    for k in knots:
+        parts[k] = _about_fixed_rule(parts[k], grid[k], has_duration=has_duration)
     # Thresholds that keep the same segments have the same claim.
+    lowest_of_size = {sizes[k]: parts[k] for k in reversed(knots)}
     by_size = {
-        sizes[k]: parts[k].by("segments", target=precision, error=side, high_error=side)
-        for k in reversed(knots)
+        size: part.by("segments", target=precision, error=side, high_error=side)
+        for size, part in lowest_of_size.items()
     }
     claims = {int(k): by_size[sizes[k]] for k in knots}
     proven = _proven(parts, sizes, precision, confidence, knots.tolist())
@@ -565,13 +568,13 @@ def curve_of(
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _fixed_part_above(state: ProofState, threshold: float, *, has_duration: bool) -> Part:
+def _about_fixed_rule(part: Part, threshold: float, *, has_duration: bool) -> Part:
     """Return the segments at or above a threshold, with the draws of its fixed rule.
 
     A threshold on the similarity is a rule that each round has fixed; one on another column is
     none.
     """
-    part = above(state, threshold, has_duration=has_duration)
+    state = part.state
     if state.kinds.column != "similarity" or not state.usable:
         return part
     place = list(state.cuts).index(threshold)

@@ -581,7 +581,8 @@ def weakest(part: Part) -> list[dict[str, Any]]:
     state = part.state
     keys = state.rows["key"].filter(pl.Series(part.ships | state.left_out))
     labels = state.labels.filter(pl.col("key").is_in(keys.implode()))
-    judged = state.population.read(labels["segment_id"]).join(
+    columns = ("similarity", "speaker_id")
+    judged = state.population.read(labels["segment_id"], columns).join(
         labels.select("segment_id", faulty=pl.col("verdict") != "right"), on="segment_id"
     )
     judged = judged.with_columns(pl.col("similarity").fill_nan(None))

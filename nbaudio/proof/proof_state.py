@@ -86,7 +86,7 @@ class ProofState(ReviewState):
         """The rounds that were drawn at random, with their verdicts."""
         if not all_draws(self):
             return []
-        return rounds(self, self.population.read(self.drawn["segment_id"], JUDGED))
+        return rounds(self, self.segments_of_reviews)
 
     @cached_property
     def usable(self) -> list[Round]:
@@ -111,14 +111,24 @@ class ProofState(ReviewState):
 
         `verdict_codes` has the same by row.
         """
-        judged = self.verdicts["segment_id"]
-        if judged.is_empty():
+        if self.verdicts.is_empty():
             return pl.DataFrame(schema=_LABELS)
-        segments = workspace_tables.read(
-            self.workspace, JUDGED, where=pl.col("segment_id").is_in(judged.implode())
-        )
-        labels = current_labels(self, segments)
+        labels = current_labels(self, self.rows_of_reviews)
         return labels.with_columns(key=pl.col("segment_id").hash()).sort("segment_id")
+
+    @cached_property
+    def rows_of_reviews(self) -> pl.DataFrame:
+        """The rows of the table whose segments were drawn or judged, with the columns `JUDGED`."""
+        drawn = (pl.Series(draw.ids, dtype=pl.String) for draw in all_draws(self))
+        ids = [self.drawn["segment_id"], self.verdicts["segment_id"], *drawn]
+        rows = self.population.rows(pl.concat(ids).unique(), JUDGED)
+        # By Arrow, as texts of polars keep those of all rows that were read with them.
+        return pl.DataFrame(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+    @cached_property
+    def segments_of_reviews(self) -> pl.DataFrame:
+        """The segments that were drawn or judged, as they were given to reviewers."""
+        return self.population.as_reviewed(self.rows_of_reviews)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
@@ -144,7 +154,10 @@ class ProofState(ReviewState):
         Its `draws` are as those of all segments, but for the numbers of rows, and sooner there.
         """
         return self._with_rows(
-            self.kinds, read_segment_rows(self.population, self._frames, self._ids_alone)
+            self.kinds,
+            read_segment_rows(
+                self.workspace, self.segments_of_reviews, self._frames, self._ids_alone
+            ),
         )
 
     def _with_rows(self, kinds: Kinds, rows: pl.DataFrame) -> "ProofState":

@@ -138,12 +138,13 @@ def read_sums(
 
 
 def read_segment_rows(
-    population: Population, frames: Sequence[RoundFrame], ids: pl.Series
+    workspace: Workspace, segments: pl.DataFrame, frames: Sequence[RoundFrame], ids: pl.Series
 ) -> pl.DataFrame:
     """Return a row for each of some segments that are there or in a frame.
 
     Args:
-        population: the segments.
+        workspace: the workspace.
+        segments: rows of `Population.read`, which are those with `ids` and maybe others.
         frames: what rounds could draw.
         ids: ids of the segments; frames have the tombstones of withdrawn ones.
 
@@ -151,13 +152,13 @@ def read_segment_rows(
         `key`, `is_there`, and of each frame `stratum_frame_K` and `valid_frame_K`, as `read_sums`
         has them.
     """
-    segments = population.read(ids, ())
+    segments = segments.filter(pl.col("segment_id").is_in(ids.implode()))
     rows = segments.select(_KEY, is_there=pl.lit(value=True), content=frame_contents(segments))
     is_valid = []
     for number, frame in enumerate(frames):
         suffix = f"_frame_{number}"
         columns = ("segment_id", "stratum", "content")
-        table = workspace_tables.scan(population.state.workspace, columns, table=frame.table)
+        table = workspace_tables.scan(workspace, columns, table=frame.table)
         in_frame = table.filter(pl.col("segment_id").is_in(ids.implode())).collect(**STREAMED)
         in_frame = _with_frame_columns(in_frame, frame).select("key", "stratum", "content")
         in_frame = in_frame.select("key", pl.exclude("key").name.suffix(suffix))
@@ -194,7 +195,13 @@ def _read_facts(
         has_duration=has_selected_duration(population.state),
         with_contents=with_contents,
     )
-    columns = ("split", "decision", "similarity", *(kinds.column for kinds in several_kinds))
+    columns = (
+        "text",
+        "split",
+        "decision",
+        "similarity",
+        *(kinds.column for kinds in several_kinds),
+    )
     return in_threads(context.facts_of_batch, with_starts(population.batches(columns)))
 
 

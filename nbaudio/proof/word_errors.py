@@ -14,9 +14,7 @@ from nbaudio.proof.betting import Array, Bools, Draws, most
 from nbaudio.proof.claims import Claim, Part
 from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.rule_segments import FIRST_SHARE
-from nbaudio.review.rounds import JUDGED
 from nbaudio.review.word_errors import wrong_shares
-from nbaudio.tables import workspace_tables
 
 _WORDS = "words"
 
@@ -31,15 +29,13 @@ class WordShares:
     @classmethod
     def of(cls, state: ProofState) -> "WordShares":
         """Return the shares of the segments of a workspace."""
-        corrected = state.verdicts.filter(pl.col("corrected_text").is_not_null())["segment_id"]
-        if corrected.is_empty():
+        if state.verdicts["corrected_text"].is_null().all():
             without = np.full(len(state.rows), np.nan)
-            return cls(without, without)
-        shown = state.population.read(corrected)
-        now = workspace_tables.read(
-            state.workspace, JUDGED, where=pl.col("segment_id").is_in(corrected.implode())
+            return cls(shown=without, now=without)
+        return cls(
+            shown=_by_row(state, state.segments_of_reviews),
+            now=_by_row(state, state.rows_of_reviews),
         )
-        return cls(_by_row(state, shown), _by_row(state, now))
 
 
 def _by_row(state: ProofState, segments: pl.DataFrame) -> Array:

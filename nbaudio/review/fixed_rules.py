@@ -212,7 +212,7 @@ def _concatenated(
 ) -> Iterator[pl.DataFrame]:
     """Yield the rows of a rule, then those of the segments that join it."""
     yield from before
-    for start, batch in with_starts(population.batches(("split",))):
+    for start, batch in with_starts(population.batches(("split", "text"))):
         rows = batch.select(
             "segment_id",
             split="split",

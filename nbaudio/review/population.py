@@ -39,6 +39,8 @@ Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _FACTS = ("path", "sampling_rate", "num_channels", "num_samples")
+#: Columns that every reader of segments needs: those of `JUDGED` that are no texts, and a channel.
+_ALWAYS_READ = (*(name for name in JUDGED if name not in ("text", "asr_text")), "source_channel")
 #: The duration in seconds, 0 if it is not known.
 SECONDS = seconds_column().fill_null(0.0)
 #: The number of words of the text.
@@ -56,9 +58,9 @@ def group_hashes(values: pl.Series) -> pl.Series:
     return texts.replace_strict(kinds, hash_column(named, "group"), return_dtype=pl.UInt64)
 
 
-def _with_judged(columns: Iterable[str]) -> list[str]:
+def _with_always_read(columns: Iterable[str]) -> list[str]:
     """Return the names of columns, and of those that every reader of segments needs."""
-    return list(dict.fromkeys((*JUDGED, "source_channel", *columns)))
+    return list(dict.fromkeys((*_ALWAYS_READ, *columns)))
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,10 @@ class Population:
     def batches(self, columns: Iterable[str]) -> Iterator[pl.DataFrame]:
         """Yield columns of the segments, batch by batch.
 
-        Columns that are not there are left out; `JUDGED`, `source_channel` and facts of recordings
-        are added.
+        Columns that are not there are left out; `JUDGED` but for texts, `source_channel` and facts
+        of recordings are added.
         """
-        names = _with_judged(columns)
+        names = _with_always_read(columns)
         expected = pl.Schema({name: dtype for name, dtype in SEGMENTS.items() if name in names})
         done = 0
         for batch in workspace_tables.read_batches(self.state.workspace, columns=names):
@@ -165,12 +167,21 @@ class Population:
         that `batches` adds; None reads all. `source_name` is what the source calls the recording:
         its id there, else the name of its file without folders.
         """
+        return self.as_reviewed(self.rows(segment_ids, columns))
+
+    def rows(
+        self, segment_ids: Iterable[str], columns: Iterable[str] | None = None
+    ) -> pl.DataFrame:
+        """Return all columns of the rows with some ids, or those of `batches`, as the table is."""
         wanted = pl.Series(list(segment_ids), dtype=pl.String)
-        rows = workspace_tables.read(
+        return workspace_tables.read(
             self.state.workspace,
-            None if columns is None else _with_judged(columns),
+            None if columns is None else _with_always_read(columns),
             where=pl.col("segment_id").is_in(wanted.implode()),
         )
+
+    def as_reviewed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return what `read` does of `rows` of the table."""
         first = uncorrected(self.state, rows).unique(
             "segment_id", keep="first", maintain_order=True
         )
@@ -285,7 +296,9 @@ class Population:
             "window": rejection_reasons.window().hash(),
             "has_audio": ~has_no_window | pl.lit(self.state.workspace.audio_root is None),
         }
-        arrays = self.arrays((*WINDOW, "decision", "reason"), lambda rows: rows.select(**facts))
+        arrays = self.arrays(
+            (*WINDOW, "text", "decision", "reason"), lambda rows: rows.select(**facts)
+        )
         broken = arrays["broken"]
         if arrays["has_text"].any():  # without any text, texts are still to come
             broken = broken | arrays["empty"]
@@ -371,7 +384,7 @@ class Population:
         that are chosen later, `similarity` and `has_duration`: whether its duration is one that is
         selected. `group` is the hash of the column `by`, if there is one.
         """
-        columns = ("similarity", by) if by else ("similarity",)
+        columns = ("text", "similarity", by) if by else ("text", "similarity")
         for start, batch in with_starts(self.batches(columns)):
             in_strata = np.flatnonzero(strata.number[start : start + len(batch)] >= 0)
             rows = batch[in_strata]
