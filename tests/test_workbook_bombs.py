@@ -133,6 +133,27 @@ def test_unusual_workbooks_that_are_no_bombs_are_read(tmp_path):
     assert len(texts_of(path)) == 100_000
 
 
+def test_texts_behind_a_shared_formula_are_no_part_of_it(tmp_path):
+    texts = "".join(
+        f'<row r="{row}"><c r="D{row}" t="inlineStr"><is><t>{"spoken words " * 8}</t></is></c></row>'
+        for row in range(3, 20_003)
+    )
+    shared = "".join(
+        f'<row r="{row}"><c r="C{row}"><f t="shared" si="1"/><v>1</v></c></row>'
+        for row in range(20_004, 21_004)
+    )
+    rows = (
+        '<row r="2"><c r="C2"><f t="shared" si="0" ref="C2:C3">LEN(D3)</f><v>1</v></c></row>'
+        f"{texts}"
+        '<row r="20003"><c r="C20003"><f t="shared" si="1" ref="C20003:C21003">LEN(D20001)</f>'
+        f"<v>1</v></c></row>{shared}"
+    )
+    path = tmp_path / "formulas.xlsx"
+    pack(path, members(sheet(rows)))
+    read = table.read(path).frame
+    assert read["text"].str.starts_with("spoken words").sum() == 20_000
+
+
 def test_chart_sheets_names_and_links_are_left_out(tmp_path):
     book = openpyxl.Workbook()
     book.active.append(["name", "text"])

@@ -232,6 +232,7 @@ class _PartChecker:
         self._column = 0
 
     def _add_cell(self, attributes: Mapping[str, str]) -> None:
+        self._parser.CharacterDataHandler = None  # the formula of the cell before has ended
         self._cells += 1
         self._column = _column_number(attributes.get("r"), self._column + 1)
         self._width = max(self._width, self._column)
