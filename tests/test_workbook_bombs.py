@@ -135,7 +135,8 @@ def test_unusual_workbooks_that_are_no_bombs_are_read(tmp_path):
 
 def test_texts_behind_a_shared_formula_are_no_part_of_it(tmp_path):
     texts = "".join(
-        f'<row r="{row}"><c r="D{row}" t="inlineStr"><is><t>{"spoken words " * 8}</t></is></c></row>'
+        f'<row r="{row}"><c r="C{row}" t="inlineStr"><is><t>a.wav</t></is></c>'
+        f'<c r="D{row}" t="inlineStr"><is><t>{"spoken words " * 8}</t></is></c></row>'
         for row in range(3, 20_003)
     )
     shared = "".join(
