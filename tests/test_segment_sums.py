@@ -62,7 +62,7 @@ def test_removed_segments_are_the_last_rows_with_what_the_rule_has_of_them(state
 
 def test_some_segments_have_the_frames_of_the_sums(state):
     ids = pl.Series(["s0", CHANGED, REMOVED[0], "nobody"])
-    segments = state.population.read([*ids, "s1"], ())
+    segments = state.population.read([*ids, "s1"])
     rows = read_segment_rows(state.workspace, segments, state._frames, ids)
     assert sorted(rows["key"]) == keys("s0", CHANGED, REMOVED[0])
     columns = ("is_there", "stratum_frame_0", "valid_frame_0", "valid_frame_1")
