@@ -42,7 +42,7 @@ from pathlib import Path
 from pickle import PicklingError
 from traceback import format_tb
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, Protocol, TypeVar, cast
+from typing import IO, Any, Literal, NoReturn, Protocol, TypeVar, cast
 
 import joblib
 from joblib.externals.loky import get_reusable_executor
@@ -64,7 +64,8 @@ from nbaudio.core.threads import ordered_map
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Tasks per worker at once, for backends that return results only when all of a batch are done.
+# Tasks per worker: in a batch, for backends that return results only when all of a batch are done,
+# and at most underway in joblib, with those whose result the caller has not taken.
 _BATCH = 16
 _NOT_PICKLED = " Use one job or the engine threading, or name a function of a module"
 _ONE_BY_ONE = MappingProxyType({"batch_size": 1, "pre_dispatch": "2*n_jobs"})  # for joblib
@@ -104,11 +105,14 @@ _JAVA_CAUSES = (
     ),
     re.compile(r" ERROR \S+ (.+)$", re.MULTILINE),
 )
-_MAX_LOG_BYTES = 1 << 20
+_MAX_LOG_BYTES = 1 << 20  # of the end of Java's log
 
 
 class _TasksEndedError(Exception):
-    """The tasks ended with the cause of this error, which is no Exception."""
+    """The iterator of tasks raised the cause of this error, such as KeyboardInterrupt.
+
+    Unlike its cause, this is an Exception, which joblib passes on.
+    """
 
 
 class RunTasks(Protocol):
@@ -160,7 +164,8 @@ class EngineLocation:
 def _loky(site: EngineLocation) -> Iterator[RunTasks]:
     """Run tasks in processes of this machine."""
     with interrupts_deferred():
-        resource_tracker.ensure_running()  # its start would end `interrupts_blocked`
+        # If it started only later, it would unblock the signals of `interrupts_blocked`.
+        resource_tracker.ensure_running()
     try:
         with (
             joblib.parallel_config(
@@ -180,7 +185,10 @@ def _loky(site: EngineLocation) -> Iterator[RunTasks]:
 
 @contextmanager
 def _first_call(preload: Callable[..., Any] | None) -> Iterator[RunTasks]:
-    """Make a call that starts all processes, if there is a function to be passed them."""
+    """Yield what runs tasks; start all processes now if there is a function to preload.
+
+    A call of `abs` starts them. `_begin_process` receives the function, whose module they import.
+    """
     if preload is None:
         yield _run_joblib
     else:
@@ -198,7 +206,10 @@ def _end_processes(*, kill: bool) -> None:
 
 
 def _begin_process(driver: int, _preload: Callable[..., Any] | None) -> None:
-    """Prepare a new process of loky, which imports the module of a function to be passed it."""
+    """Prepare a new process of loky.
+
+    It has imported the module of the function to preload when it has read the arguments.
+    """
     exit_with_driver(driver)
     exit_without_search()
 
@@ -210,7 +221,7 @@ def _run_after(
     try:
         deque(first_call, maxlen=0)
     except Exception as error:
-        if not _is_worker_lost(error):  # the tasks start others
+        if not _is_worker_lost(error):  # the tasks start other processes
             raise
     yield from _run_joblib(function, tasks)
 
@@ -296,9 +307,9 @@ def _ray(site: EngineLocation) -> Iterator[RunTasks]:
 
 @contextmanager
 def _spark(site: EngineLocation) -> Iterator[RunTasks]:
-    """Use the active Spark session, or start one and stop it afterwards.
+    """Run tasks on the active Spark session, or on one that is started, and stopped afterwards.
 
-    Report the cause that Java logs in one line.
+    Of an error, raise EngineError with the cause that Java logs, in one line.
     """
     master = site.address or f"local[{site.local_jobs}]"
     # Spark's default Python need not have nbaudio.
@@ -326,14 +337,18 @@ def _spark(site: EngineLocation) -> Iterator[RunTasks]:
             with session:
                 yield partial(_run_spark, session.sparkContext)
         except (PySparkException, Py4JError, EngineError) as error:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
-            text = log.read().decode(errors="replace")
-            causes = (
-                lines[-1].strip() for pattern in _JAVA_CAUSES if (lines := pattern.findall(text))
-            )
-            raise EngineError(
-                f"engine spark at {master}: {next(causes, None) or root_cause(error)}"
-            ) from error
+            cause = _java_cause(log) or root_cause(error)
+            raise EngineError(f"engine spark at {master}: {cause}") from error
+
+
+def _java_cause(log: IO[bytes]) -> str | None:
+    """Return the cause that Java's log names, the most specific one; None if it names none."""
+    log.seek(max(0, log.seek(0, os.SEEK_END) - _MAX_LOG_BYTES))
+    text = log.read().decode(errors="replace")
+    for pattern in _JAVA_CAUSES:
+        if causes := pattern.findall(text):
+            return str(causes[-1]).strip()
+    return None
 
 
 def _with_absolute_folder(flag: str) -> str:
@@ -402,7 +417,8 @@ def _run(
 
     def planned() -> Iterator[Task]:
         try:
-            # `chain` does not close a generator: the rest is run after a worker is lost.
+            # An engine that gives up closes this iterator. Closing `chain` does not close `tasks`,
+            # so that the rest can be run after a worker is lost.
             yield from chain(tasks)
         except Exception as error:
             task_errors.append(error)
@@ -458,9 +474,10 @@ def _attempt(function: Callable[[Task], Result], task: Task) -> tuple[Any, Excep
 def _run_joblib(
     function: Callable[[Task], Result], tasks: Iterable[Task], *, jobs: int | None = None
 ) -> Iterator[Result]:
-    """Run tasks on the backend of ``joblib.parallel_config``.
+    """Run tasks on the backend of ``joblib.parallel_config``, in rounds.
 
-    If `jobs` is None, the number of jobs is also that of ``joblib.parallel_config``.
+    A round begins with the tasks that a lost worker left without a result, or with a new one. If
+    `jobs` is None, the number of jobs is also that of ``joblib.parallel_config``.
     """
     numbered_tasks = enumerate(tasks)
     most = _BATCH * joblib.effective_n_jobs(jobs)
@@ -469,8 +486,8 @@ def _run_joblib(
 
     def taken() -> Iterator[tuple[int, Task]]:
         yield from list(underway.items())
-        # joblib keeps all results that the caller has not taken yet: few enough, however slow the
-        # caller is.
+        # joblib keeps all results that the caller has not taken yet. Where the caller is so slow
+        # that they are many, the round ends here; the next one begins when they are taken.
         while len(underway) < most and (numbered := next(numbered_tasks, None)):
             underway.update([numbered])
             yield numbered
@@ -482,7 +499,7 @@ def _run_joblib(
         except Exception as error:
             if not _is_worker_lost(error):
                 raise
-            losses.update(list(underway))
+            losses.update(list(underway))  # a mapping would be added as counts
             if max((losses[number] for number in underway), default=0) >= _ATTEMPTS:
                 raise WorkerLostError(_LOST, underway.values()) from error
         if not underway:
@@ -510,6 +527,7 @@ def _is_worker_lost(error: BaseException | None) -> bool:
 
 
 def _numbered(function: Callable[[Task], Result], numbered: tuple[int, Task]) -> tuple[int, Result]:
+    """Run a task; return its number and its result."""
     return numbered[0], function(numbered[1])
 
 
@@ -532,7 +550,10 @@ def _parallel(
 
 
 def _parallel_of(jobs: int | None) -> joblib.Parallel:
-    """Return what yields results as they come; raise ValueError if the backend returns lists."""
+    """Return a `Parallel` that yields results as they come.
+
+    Raise ValueError if the backend returns lists only.
+    """
     return joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", **_ONE_BY_ONE)
 
 
@@ -551,7 +572,7 @@ def _dispatched(
             outcomes = parallel(joblib.delayed(function)(task) for task in tasks)
         yield outcomes
     except BaseException:
-        time.sleep(_CALLS_TAKEN_S)
+        time.sleep(_CALLS_TAKEN_S)  # until loky has taken the calls that are cancelled below
         raise
     finally:
         with interrupts_deferred(), warnings.catch_warnings():
@@ -575,7 +596,8 @@ def _run_spark(
         partial(_spark_job, context, function), tasks, jobs=context.defaultParallelism, ahead=2
     ):
         yield from results
-        lost += [] if results else [task]
+        if not results:
+            lost.append(task)
     if lost:
         raise WorkerLostError(_LOST, lost)
 
@@ -677,6 +699,7 @@ def _run_pipelines(pipeline: _Pipeline, numbers: Collection[str]) -> Iterator[An
         _forget_beginnings(pipeline.folder, done)
         lost = {number for number, times in losses.items() if times >= _ATTEMPTS}
         idle_ends = 0 if results or end.lost else idle_ends + 1
+        # A pipeline that fails before any of its tasks is done or lost would fail again.
         if idle_ends >= _IDLE_ENDS or (end.outcome == "failed" and idle_ends):
             raise EngineError(f"engine beam: {end.message or 'the pipeline ran no task'}")
     if lost:
@@ -817,15 +840,19 @@ def _is_alive(process_id: str) -> bool:
 
 
 def _forget_beginnings(folder: str, done: Collection[str]) -> None:
-    """Delete the files of tasks that were begun and have no result."""
+    """Delete the files of tasks that were begun and are not done.
+
+    `_begun` then returns those that the next pipeline begins.
+    """
     from apache_beam.io.filesystems import FileSystems
 
-    over = _files(folder, "begun").difference(done)
-    if over:
-        FileSystems.delete([FileSystems.join(folder, f"{number}.begun") for number in over])
+    begun = _files(folder, "begun").difference(done)
+    if begun:
+        FileSystems.delete([FileSystems.join(folder, f"{number}.begun") for number in begun])
 
 
 def _load_result(folder: str, number: str) -> Any:
+    """Return the result of a task."""
     from apache_beam.io.filesystems import FileSystems
 
     with FileSystems.open(FileSystems.join(folder, f"{number}.result")) as file:
@@ -833,6 +860,7 @@ def _load_result(folder: str, number: str) -> Any:
 
 
 def _load_tasks(folder: str, numbers: Collection[str]) -> list[Any]:
+    """Return the tasks with these numbers."""
     from apache_beam.io.filesystems import FileSystems
 
     with FileSystems.open(FileSystems.join(folder, "tasks")) as file:
@@ -872,5 +900,6 @@ def _call_on_line(
 
 
 def _load_line(line: bytes) -> Any:
+    """Return the number and the task of a line of the file of tasks."""
     # This very call has written the line, in a folder of its own.
     return pickle.loads(base64.b64decode(line))  # noqa: S301

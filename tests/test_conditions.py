@@ -12,7 +12,7 @@ from sheets import make_workspace
 
 from nbaudio.core.errors import InputError
 from nbaudio.core.processes import panics_are_silent
-from nbaudio.tables.conditions import FUNCTIONS, parse_condition, rows_that_meet
+from nbaudio.tables.conditions import FUNCTIONS, MOST_WORDS, parse_condition, rows_that_meet
 
 FRAME = pl.DataFrame(
     {
@@ -156,3 +156,23 @@ def test_standard_error_is_restored_after_conditions_in_many_threads(capfd):
         thread.join()
     assert os.path.samestat(os.fstat(2), before)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("where", "gives"), [("text", "a text"), ("share", "a number"), ("words", "something else")]
+)
+def test_a_value_that_is_no_condition_is_named_by_its_kind(where, gives):
+    assert evaluate(where).endswith(f"such as similarity < 0.5; this gives {gives}")
+
+
+@pytest.mark.parametrize(("where", "expected"), [("1 = 1", True), ("null", False)])
+def test_a_constant_has_a_value_in_each_row(where, expected):
+    condition = parse_condition(where, FRAME.schema)
+    assert condition.columns == ()
+    assert rows_that_meet(condition, FRAME).to_list() == [expected] * 3
+    assert rows_that_meet(condition, FRAME.lazy()).to_list() == [expected] * 3
+
+
+def test_minus_and_comma_are_words_except_in_a_list_of_values():
+    assert evaluate(f"count in ({', '.join(['-1'] * MOST_WORDS)})") is None
+    assert "too long" in evaluate(f"coalesce({', '.join(['1'] * MOST_WORDS)}, share) > 1")

@@ -1,6 +1,6 @@
-"""Join: a further transcript, hypothesis or fact of each segment from a table.
+"""Join: a further transcript, hypothesis or other value of each segment, from a table.
 
-Segments are found by their ids, or by file and times.
+A row of the table names its segment by id, by file and times, or all segments of a recording.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,11 +28,12 @@ from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.rows import Rows, rows_on_disk, with_starts
 from nbaudio.tables.workspace import Workspace, locks_workspace
 
-BY_ID = ("segment_id",)
-BY_TIMES = ("file", "start", "end")
-BY_RECORDING = ("recording_id",)
+_BY_ID = ("segment_id",)
+_BY_TIMES = ("file", "start", "end")
 _BY_DURATIONS = ("file", "start", "duration")
-_NAMES = {
+_BY_RECORDING = ("recording_id",)
+# Usual names of the column of a key, and of the values of a kind, the first that is there counts.
+_USUAL_NAMES = {
     "segment_id": ("segment_id", "id", "key", "utt_id", "utterance_id"),
     "recording_id": ("recording_id", "recording", "file", "path", "name", "audio_filepath"),
     "file": ("file", "path", "name", "recording_id", "recording", "audio", "audio_filepath"),
@@ -44,7 +45,8 @@ _NAMES = {
     "column": (),
 }
 _EMPTY = "the text is empty"
-# A column with the segments of the recordings that a table names, and the number of its row.
+# Columns beside those of a table of recordings: the id of a segment, and the number of the row that
+# names its recording.
 _SEGMENT = "segment_id of the recording"
 _ROW = "row of the table"
 _PROBLEMS = pl.Schema(
@@ -57,7 +59,7 @@ def join(
     workspace: Workspace | str | Path,
     table: Any,
     *,
-    on: str | Sequence[str] = BY_ID,
+    on: str | Sequence[str] = _BY_ID,
     text: str | None = None,
     hypothesis: str | None = None,
     column: str | None = None,
@@ -172,7 +174,7 @@ class _Source:
 
     Attributes:
         path: its name for messages.
-        cells: its rows and lines.
+        cells: its rows, their lines in the file, and the lines that could not be read.
     """
 
     path: Path
@@ -190,10 +192,10 @@ class _Columns:
 
     Attributes:
         source: the name of the table for messages.
-        keys: the column of each key.
+        keys: the column of each key, such as ``segment_id``, by the key.
         values: the column of the values.
-        convert: converts the values.
-        needs_text: whether an empty value is a problem.
+        convert: converts values as they were read to those of the segments table.
+        needs_text: whether a row with an empty value is a problem, as of transcripts.
     """
 
     source: Path
@@ -222,7 +224,7 @@ def _columns(
     """
     names = source.cells.columns
     key_columns = _key_columns(source.path, names, keys)
-    usual = (requested.name, target, *_NAMES[requested.kind])
+    usual = (requested.name, target, *_USUAL_NAMES[requested.kind])
     values = _value_column(source.path, names, usual, from_, key_columns.values())
     convert = _converter(source.path, source.cells.rows, values, requested.kind)
     return _Columns(source.path, key_columns, values, convert, requested.kind == "text")
@@ -239,9 +241,14 @@ class _Counts:
 
 @dataclass(frozen=True)
 class _Joined:
-    """The values of segments (`row`, `value`), and the rows of the table that are not used.
+    """The outcome of matching the rows of a table with segments.
 
-    `problems` has `table_row` of `source`, `key`, `reason` and `value`, in the order of the table.
+    Attributes:
+        values: `row`, that of the segments table, and its `value`.
+        problems: `table_row`, the row of `source`, `key`, `reason` and `value` of rows that are
+            not used, in the order of the table.
+        counts: how many rows are matched.
+        source: the table; where it names recordings, with a row for each segment of theirs.
     """
 
     values: pl.LazyFrame
@@ -257,6 +264,7 @@ def _by_segment(workspace: Workspace, source: _Source, columns: _Columns) -> _So
     names = pl.concat(
         [ids.select("recording_id", name=name) for name in ids.columns], how="vertical_relaxed"
     )
+    # A name that is the id of one recording and the path of another is that of the first.
     names = names.drop_nulls().unique("name", keep="first", maintain_order=True)
     segments = workspace_tables.scan(workspace, ["segment_id", "recording_id"]).collect()
     keyed = (
@@ -266,6 +274,7 @@ def _by_segment(workspace: Workspace, source: _Source, columns: _Columns) -> _So
         .join(names, on="name", how="left", maintain_order="left")
         .join(segments, on="recording_id", how="left", maintain_order="left")
     )
+    # An unknown recording, or one without segments, has a key that matches none, for the message.
     segment = pl.coalesce("segment_id", pl.lit("recording ") + pl.col("name"))
     rows = frame[keyed[_ROW]].with_columns(keyed.select(segment.alias(_SEGMENT)).to_series())
     lines = [source.cells.lines[row] for row in keyed[_ROW]]
@@ -279,13 +288,11 @@ def _join_rows(
 
     Raise InputError if no row has one.
     """
-    if columns.keys.keys() == {*BY_RECORDING}:
+    if "recording_id" in columns.keys:
         source = _by_segment(workspace, source, columns)
-        columns = replace(columns, keys={BY_ID[0]: _SEGMENT})
+        columns = replace(columns, keys={"segment_id": _SEGMENT})
     matches = _matches(workspace, source, columns, tolerance, folder / "matching")
-    values = _values(source.cells, columns)
-    first = next(values)
-    rows = store(chain([first], values), folder / "values", first.schema)
+    rows = _store_values(source.cells, columns, folder / "values")
     outcomes = _beside_matches(rows, matches, source.num_rows, folder)
     if columns.needs_text:
         outcomes = _without_empty(outcomes)
@@ -319,7 +326,7 @@ def _matches(
 ) -> pl.LazyFrame:
     """Match the rows of a table with segments, by id or by recording and times."""
     keys = _keys(source.cells, columns)
-    if BY_ID[0] in columns.keys:
+    if "segment_id" in columns.keys:
         return match_ids(workspace, keys, folder)
     return match_times(workspace, keys, tolerance, folder)
 
@@ -327,7 +334,11 @@ def _matches(
 def _beside_matches(
     rows: pl.LazyFrame, matches: pl.LazyFrame, num_rows: int, folder: Path
 ) -> pl.LazyFrame:
-    """Return the rows of the table with `row` and `reason` of their matches."""
+    """Return the rows of the table with `row`, that of the segment, and `reason` of their matches.
+
+    Both tables are divided by `table_row`, so that the buckets at the same place have the same
+    rows. The column by which `write_row_buckets` divides is named `row`.
+    """
     numbered = rows.rename({"table_row": "row"})
     rows_by_row = write_row_buckets(numbered, num_rows=num_rows, folder=folder / "rows")
     of_segments = matches.rename({"row": "segment", "table_row": "row"})
@@ -344,6 +355,13 @@ def _keys(cells: Cells, columns: _Columns) -> Iterator[pl.DataFrame]:
     """Yield `table_row` and the keys of the rows of a table, as texts."""
     for start, batch in with_starts(cells.rows.batches(columns.keys.values())):
         yield _key_texts(batch, columns).with_row_index("table_row", offset=start)
+
+
+def _store_values(cells: Cells, columns: _Columns, folder: Path) -> pl.LazyFrame:
+    """Store `_values` in a folder; values of all parts have the type of the first."""
+    parts = _values(cells, columns)
+    first = next(parts)
+    return store(chain([first], parts), folder, first.schema)
 
 
 def _values(cells: Cells, columns: _Columns) -> Iterator[pl.DataFrame]:
@@ -372,7 +390,7 @@ def _key_texts(batch: pl.DataFrame, columns: _Columns) -> pl.DataFrame:
 
 
 def _example(problems: pl.DataFrame) -> str:
-    """Return the first row that is not joined, for a message."""
+    """Return the end of a message: why the first row is not joined, or nothing without a row."""
     return "".join(f"; {key!r} {reason}" for _, key, reason, _ in problems.head(1).iter_rows())
 
 
@@ -418,8 +436,8 @@ def _split_keys(on: str | Sequence[str]) -> Sequence[str]:
     return on.split(",") if isinstance(on, str) else on
 
 
-def _read(table: Any, keys: Sequence[str], kind: str, column: str | None) -> _Source:
-    """Read a table with `column`, which may be a field of another column, such as ``text.de``.
+def _read(table: Any, keys: Sequence[str], kind: str, from_: str | None) -> _Source:
+    """Read a table with `from_`, which may be a field of another column, such as ``text.de``.
 
     Times have decimal points, and so have the other numbers of a table if facts are joined.
     """
@@ -428,12 +446,12 @@ def _read(table: Any, keys: Sequence[str], kind: str, column: str | None) -> _So
         ending = ".jsonl" if path.suffix.lower() == ".json" else None
         cells = read_cells(path, ending=ending, is_header=partial(_has_keys, keys))
         numbers = decimal_comma_columns(cells.rows) if kind == "column" else ()
-        fielded = with_fields(path, cells.rows, [column])
+        fielded = with_fields(path, cells.rows, [from_])
         pointed = with_decimal_points(path, fielded, numbers)
         notes = [*cells.notes, *pointed.notes]
         return _Source(path, cells._replace(rows=pointed.rows, notes=notes))
     frame = dataframes.as_polars(table)
-    rows = with_fields(Path("table"), Rows.collect([frame]), [column])
+    rows = with_fields(Path("table"), Rows.collect([frame]), [from_])
     return _Source(Path("table"), Cells(rows, range(1, len(frame) + 1), []))
 
 
@@ -451,11 +469,12 @@ def _key_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[
 
     Raise InputError if a key has no column.
     """
-    named = _named_columns(source, names, on)
+    requested = _named_columns(source, names, on)
     listed = f"it has {', '.join(names)}"
-    if absent := [column for column in named.values() if column and column not in names]:
+    if absent := [column for column in requested.values() if column and column not in names]:
         raise InputError(f"{source}: on={','.join(on)}: there is no column {absent[0]!r}; {listed}")
-    columns = {key: column or _usual_column(key, names) for key, column in named.items()}
+    # A key for which no column was named has one with a usual name, or None.
+    columns = {key: column or _usual_column(key, names) for key, column in requested.items()}
     if "end" in columns and columns["end"] is None:
         duration = _usual_column("duration", names)
         if duration:
@@ -463,7 +482,7 @@ def _key_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[
             columns["duration"] = duration
     if missing := [key for key, column in columns.items() if column is None]:
         key = missing[0]
-        usual = ", ".join(_NAMES[key])
+        usual = ", ".join(_USUAL_NAMES[key])
         raise InputError(
             f"{source}: no column {key} (or {usual}); {listed}; one of another name is COLUMN={key}"
         )
@@ -472,7 +491,7 @@ def _key_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[
 
 def _usual_column(key: str, names: Sequence[str]) -> str | None:
     """Return the column of `names` that usually has a key, None if there is none."""
-    return next((name for name in _NAMES[key] if name in names), None)
+    return next((name for name in _USUAL_NAMES[key] if name in names), None)
 
 
 def _named_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dict[str, str | None]:
@@ -482,7 +501,7 @@ def _named_columns(source: Path, names: Sequence[str], on: Sequence[str]) -> dic
     """
     pairs = [part.rpartition("=") for part in on]
     named = {key.strip(): column.strip() or None for column, _, key in pairs}
-    for keys in (BY_ID, BY_RECORDING, BY_TIMES, _BY_DURATIONS):
+    for keys in (_BY_ID, _BY_RECORDING, _BY_TIMES, _BY_DURATIONS):
         if len(on) == len(keys) and named.keys() == {*keys}:
             return {key: named[key] for key in keys}
     raise InputError(
@@ -521,10 +540,10 @@ def _value_column(
 
 
 def _converter(source: Path, rows: Rows, name: str, kind: str) -> Callable[[pl.Series], pl.Series]:
-    """Return a function that converts a column's values.
+    """Return a function that converts a column's values; raise InputError for unusable ones.
 
-    It composes texts and joins lists of words. In columns of other kinds it recognizes numbers, and
-    true or false.
+    It composes transcripts and hypotheses, and joins lists of words. In columns of the kind
+    ``column`` it recognizes numbers, and true or false; to choose one type, all values are read.
     """
     if kind != "column":
         convert = partial(_composed_texts, source)
@@ -533,23 +552,23 @@ def _converter(source: Path, rows: Rows, name: str, kind: str) -> Callable[[pl.S
     dtype = rows.schema[name]
     if dtype == pl.Boolean or dtype.is_numeric():
         return lambda column: column
-    plain = partial(_plain_texts, source)
+    plain = partial(_plain_texts, source)  # unlike transcripts: not composed, empty ones null
     recognized = None
     if dtype in (pl.String, pl.List(pl.String)):
         recognized = _recognized_type(plain(batch[name]) for batch in rows.batches([name]))
     if recognized is None:
         return plain
-    return lambda column: _parsed(plain(column), recognized)
+    return lambda column: _parse(plain(column), recognized)
 
 
 def _composed_texts(source: Path, column: pl.Series) -> pl.Series:
     """Return texts in Unicode NFC; empty ones stay."""
-    return cell_texts(source, _words(column), empty=True).str.normalize("NFC")
+    return cell_texts(source, _join_lists(column), empty=True).str.normalize("NFC")
 
 
 def _plain_texts(source: Path, column: pl.Series) -> pl.Series:
-    """Return texts as they are; empty ones are null."""
-    return cell_texts(source, _words(column), empty=False)
+    """Return texts as they were read; empty ones are null."""
+    return cell_texts(source, _join_lists(column), empty=False)
 
 
 def _recognized_type(batches: Iterable[pl.Series]) -> pl.DataType | None:
@@ -560,7 +579,7 @@ def _recognized_type(batches: Iterable[pl.Series]) -> pl.DataType | None:
         if texts.str.contains(r"^[+-]?0\d").any():  # ids, such as 007
             return None
         if len(texts):
-            dtypes.add(_parsed(texts).dtype)
+            dtypes.add(_parse(texts).dtype)
     if not dtypes:
         return None
     if dtypes == {pl.Boolean()}:
@@ -572,12 +591,14 @@ def _recognized_type(batches: Iterable[pl.Series]) -> pl.DataType | None:
     return None
 
 
-def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
-    """Parse numbers, and true and false in any case, as polars reads CSV."""
+def _parse(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
+    """Parse numbers, and true and false in any case, as polars reads CSV.
+
+    They become the type `dtype`, by default that which polars recognizes.
+    """
     lower = texts.str.to_lowercase()
-    is_boolean = lower.drop_nulls().is_in(["true", "false"]).all() and lower.count()
-    if is_boolean:
-        texts = lower  # the only spelling that Polars reads
+    if lower.count() and lower.drop_nulls().is_in(["true", "false"]).all():
+        texts = lower  # the only spelling that polars reads
     written = texts.alias("value").to_frame().write_csv().encode()
     schema = None if dtype is None else {"value": dtype}
     return pl.read_csv(
@@ -585,7 +606,7 @@ def _parsed(texts: pl.Series, dtype: pl.DataType | None = None) -> pl.Series:
     ).to_series()
 
 
-def _words(column: pl.Series) -> pl.Series:
+def _join_lists(column: pl.Series) -> pl.Series:
     """Join each list of words with blanks; lists may also be JSON texts.
 
     A list of sentences is no list of words, and stays as it is.
@@ -594,11 +615,12 @@ def _words(column: pl.Series) -> pl.Series:
         has_sentence = column.list.eval(pl.element().str.contains(r"\S\s+\S")).list.any().any()
         return column if has_sentence else column.list.join(" ")
     if column.dtype == pl.String and (lists := column.str.starts_with('["')).any():
-        return column.scatter(lists.arg_true(), [_joined(words) for words in column.filter(lists)])
+        joined = [_join_words(words) for words in column.filter(lists)]
+        return column.scatter(lists.arg_true(), joined)
     return column
 
 
-def _joined(words: str) -> str:
+def _join_words(words: str) -> str:
     """Join a JSON list of words with blanks; another text, or a list of sentences, stays."""
     try:
         items = msgspec.json.decode(words, type=list[str])

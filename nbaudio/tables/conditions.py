@@ -1,7 +1,7 @@
 """SQL conditions such as ``similarity < 0.5``, from fields that anybody can type into.
 
-A condition sees the columns of its table and nothing else. It is bounded before polars parses it,
-and parsed and evaluated here only.
+A condition sees the columns of its table and nothing else. Its size and its functions are checked
+before polars parses it. No other module parses or evaluates conditions.
 """
 
 import re
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from math import prod
 
 import polars as pl
 
@@ -18,14 +17,14 @@ from nbaudio.core.processes import panics_are_silent
 from nbaudio.core.report import shorten
 from nbaudio.tables.dataframes import STREAMED
 
-MOST_CHARACTERS = 1_000_000
-# names, keywords and operators; polars takes seconds for 3,000 and exhausts the stack at 6,000
+MOST_CHARACTERS = 1_000_000  # of a condition
+# Names, keywords and operators: polars takes seconds for 3,000 and exhausts the stack at 6,000.
 MOST_WORDS = 800
-MOST_NESTED = 40
-LONGEST_TEXT = 1000
-LONGEST_PATTERN = 200
-MOST_REPEATED = 1000
-# None makes texts longer, so that the cost of a condition is bounded by the rows.
+MOST_NESTED = 40  # parentheses within each other
+LONGEST_TEXT = 1000  # characters of a string
+LONGEST_PATTERN = 200  # characters of a regular expression
+MOST_REPEATED = 1000  # repetitions in a regular expression: the product of its counts
+# No function here makes a text longer, so that the rows bound the cost of a condition.
 FUNCTIONS = (
     "abs",
     "avg",
@@ -78,11 +77,14 @@ FUNCTIONS = (
     "variance",
 )
 
+# Keywords after which a parenthesis begins no arguments.
 _BEFORE_PARENTHESES = frozenset(
     ("and", "between", "case", "else", "in", "is", "like", "not", "or", "over", "then", "when")
 )
-# Joined texts may be of any length, and other kinds of quotes hide what follows them.
+# Joined texts may be of any length. Comments, quotes of another kind and strings that do not end
+# hide what follows them from `_TOKEN`.
 _UNSUPPORTED = frozenset(("||", "--", "/*", "$", "'", ";"))
+# Letters in front of strings of another kind, such as e'a\'b', which may end elsewhere.
 _STRING_KINDS = frozenset("benqrux&")
 _NOT_UNDERSTOOD = (
     "not understood; write a condition such as similarity < 0.5 and speaker_id = 'spk7'"
@@ -109,8 +111,9 @@ _ERRORS = (
 _REGEX_OPERATORS = frozenset(("~", "~*", "!~", "!~*", "rlike", "regexp"))
 _COUNTS = re.compile(r"\{(\d*),?(\d*)\}")
 _LONGEST_SHOWN = 200
-_NUMBERS = (None, 0, 1, 2)
-_VALUES = {pl.String: (None, "", "1", "a"), pl.Boolean: (None, False, True, True)}
+# Values that a condition is tried on, as many of each type.
+_EXAMPLE_NUMBERS = (None, 0, 1, 2)
+_EXAMPLES = {pl.String: (None, "", "1", "a"), pl.Boolean: (None, False, True, True)}
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,10 @@ class Condition:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether a row's result may depend on other rows, as with ``wer > avg(wer)``."""
+        """Whether a row's result may depend on other rows, as with ``wer > avg(wer)``.
+
+        It is true also where such a function is only named within a string.
+        """
         return _OF_ALL_ROWS.search(self.text) is not None
 
 
@@ -140,22 +146,43 @@ def parse_condition(text: str, schema: Mapping[str, pl.DataType]) -> Condition:
     """
     expression = _parsed(text, schema)
     columns = tuple(dict.fromkeys(expression.meta.root_names()))
-    with _one_error_line(text, schema):
+    with _raise_input_error(text, schema):
         dtype = pl.LazyFrame(schema=schema).select(where=expression).collect_schema()["where"]
-        # Panics depend on the types. Other errors may be of values that the table does not have.
-        with suppress(pl.exceptions.PolarsError):
-            values = _values_of_each_type({name: schema[name] for name in columns})
-            computed = values.select(where=expression)
-            if computed["where"].dtype not in (pl.Null, dtype):
-                raise TypeError(f"{dtype} was expected")
+        _try_on_examples(expression, {name: schema[name] for name in columns}, dtype)
     if dtype not in (pl.Boolean, pl.Null):
         raise InputError(
             f"filter {_short(text)}: must be a condition such as similarity < 0.5; "
             f"this gives {_kind_of_value(dtype)}"
         )
-    if dtype == pl.Null:  # null whatever the row, but of any type once it is computed
+    if dtype == pl.Null:  # null in each row; polars may compute it as a column of any type
         return Condition(text, pl.lit(value=False), columns)
     return Condition(text, expression.fill_null(value=False), columns)
+
+
+def _try_on_examples(
+    expression: pl.Expr, schema: Mapping[str, pl.DataType], dtype: pl.DataType
+) -> None:
+    """Compute a condition of example values, as polars panics at some types only then.
+
+    `schema` has the columns that it reads, `dtype` is the type that polars expects of it. Raise
+    TypeError if its values are of another type, PanicException if polars panics.
+    """
+    # Other errors may be of examples that are unlike the values of the table.
+    with suppress(pl.exceptions.PolarsError):
+        computed = _example_rows(schema).select(where=expression)
+        if computed["where"].dtype not in (pl.Null, dtype):
+            raise TypeError(f"{dtype} was expected")
+
+
+def _example_rows(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Return a few rows of columns of these types: some values and a null, or only nulls."""
+    series = []
+    for name, dtype in schema.items():
+        values: Sequence[object] = _EXAMPLES.get(dtype.base_type(), _EXAMPLE_NUMBERS)
+        if not dtype.is_numeric() and dtype not in (pl.String, pl.Boolean):
+            values = [None] * len(values)
+        series.append(pl.Series(name, values, dtype=dtype))
+    return pl.DataFrame(series)
 
 
 def _kind_of_value(dtype: pl.DataType) -> str:
@@ -178,18 +205,18 @@ def rows_that_meet(condition: Condition, rows: pl.DataFrame | pl.LazyFrame) -> p
 
     Raise InputError if the condition cannot be computed of these values.
     """
-    # Also a constant has a value in each row, and is computed once.
-    with _one_error_line(condition.text, ()):
+    with _raise_input_error(condition.text, ()):
         if isinstance(rows, pl.LazyFrame):
-            met = rows.with_columns(where=condition.expression).select("where")
-            return met.collect(**STREAMED).to_series()
-        met_now = rows.select(where=condition.expression).to_series()
-        if len(met_now) == len(rows):
-            return met_now
-        return met_now.new_from_index(0, len(rows))
+            # `select` alone would return one row for a constant.
+            streamed = rows.with_columns(where=condition.expression).select("where")
+            return streamed.collect(**STREAMED).to_series()
+        is_met = rows.select(where=condition.expression).to_series()
+        if len(is_met) == len(rows):
+            return is_met
+        return is_met.new_from_index(0, len(rows))  # a constant, which was computed once
 
 
-def error_line(text: str, error: Exception, columns: Iterable[str] = ()) -> str:
+def _error_line(text: str, error: Exception, columns: Iterable[str]) -> str:
     """Return what is wrong with a condition, in terms of its text and the table's columns.
 
     Messages of polars name columns and types that the user did not write.
@@ -201,41 +228,36 @@ def error_line(text: str, error: Exception, columns: Iterable[str] = ()) -> str:
 
 
 @contextmanager
-def _one_error_line(text: str, columns: Iterable[str]) -> Iterator[None]:
-    """Raise InputError for whatever polars raises for a condition, also where it panics."""
+def _raise_input_error(text: str, columns: Iterable[str]) -> Iterator[None]:
+    """Raise InputError for whatever polars raises for a condition, also where it panics.
+
+    `columns` are those of the table, for the message.
+    """
     try:
         with panics_are_silent():
             yield
     except _ERRORS as error:
-        raise InputError(error_line(text, error, columns)) from error
+        raise InputError(_error_line(text, error, columns)) from error
 
 
 def _parsed(text: str, columns: Iterable[str]) -> pl.Expr:
-    """Return a condition as polars parses it, once it is within the limits."""
+    """Return a condition as polars parses it; raise InputError if it cannot, or over a limit.
+
+    `columns` are those of the table, for the message.
+    """
     if problem := _problem(text):
         raise InputError(f"filter {_short(text)}: {problem}")
-    with _one_error_line(text, columns):
+    with _raise_input_error(text, columns):
         return pl.sql_expr(text)
 
 
-def _values_of_each_type(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Return a few rows of columns of these types, with a null in each."""
-    series = []
-    for name, dtype in schema.items():
-        values: Sequence[object] = _VALUES.get(dtype.base_type(), _NUMBERS)
-        if not dtype.is_numeric() and dtype not in (pl.String, pl.Boolean):
-            values = [None] * len(values)
-        series.append(pl.Series(name, values, dtype=dtype))
-    return pl.DataFrame(series)
-
-
 def _problem(where: str) -> str | None:
-    """Return which limit a condition exceeds; None if polars may parse it."""
+    """Return why polars may not parse a condition, such as a limit; None if it may."""
     if len(where) > MOST_CHARACTERS:
         return f"{len(where):,} characters; at most {MOST_CHARACTERS:,} are allowed"
     words = 0
     before = ""
-    opened: list[str] = []  # what is in front of each open parenthesis
+    opened: list[str] = []  # the token in front of each open parenthesis
     for token in _TOKEN.finditer(where):
         kind = str(token.lastgroup)
         value = token[0] if token.lastgroup == "text" else token[0].lower()
@@ -246,9 +268,10 @@ def _problem(where: str) -> str | None:
         if value == "(":
             opened.append(before)
         elif value == ")":
-            del opened[-1:]
+            del opened[-1:]  # polars reports a parenthesis that nothing opened
         elif kind not in ("text", "number"):
-            words += value not in ",-" or opened[-1:] != ["in"]
+            is_in_list = opened[-1:] == ["in"] and value in (",", "-")
+            words += not is_in_list
         if words > MOST_WORDS or len(opened) > MOST_NESTED:
             return (
                 "too long; write many values as speaker_id IN ('spk7', 'spk9'), "
@@ -259,39 +282,58 @@ def _problem(where: str) -> str | None:
 
 
 def _token_problem(kind: str, value: str, before: str) -> str | None:
-    """Return which limit a token of a condition exceeds; None if it is within the limits.
+    """Return why a token of a condition is not allowed; None if it is.
 
     `kind` and `value` are those of the token, `before` is the text of the token before it.
     """
     if kind == "text":
-        if before in _STRING_KINDS:
-            return _NOT_UNDERSTOOD
-        if len(value) > LONGEST_TEXT:
-            return f"a string has {len(value):,} characters; at most {LONGEST_TEXT:,} are allowed"
-        if before in _REGEX_OPERATORS:
-            repeated = prod(int(most or least or 1) or 1 for least, most in _COUNTS.findall(value))
-            if len(value) > LONGEST_PATTERN or repeated > MOST_REPEATED:
-                return (
-                    f"a pattern may have {LONGEST_PATTERN} characters and {MOST_REPEATED:,} "
-                    "repetitions"
-                )
+        return _string_problem(value, before)
     if value in _UNSUPPORTED:
         return f"{value} is not supported"
-    # Quoted names of functions are functions too.
-    if (
-        value == "("
-        and (before[:1].isalpha() or before[:1] in ("_", '"', "`"))
-        and before not in _BEFORE_PARENTHESES
-    ):
-        called = before.strip('"`')
-        if called not in FUNCTIONS:
-            return (
-                f"there is no function {_short(called)[1:-1]}; functions are {', '.join(FUNCTIONS)}"
-            )
+    if value == "(":
+        return _function_problem(before)
     return None
 
 
+def _string_problem(text: str, before: str) -> str | None:
+    """Return why a string is not allowed after the token `before`; None if it is."""
+    if before in _STRING_KINDS:
+        return _NOT_UNDERSTOOD
+    if len(text) > LONGEST_TEXT:
+        return f"a string has {len(text):,} characters; at most {LONGEST_TEXT:,} are allowed"
+    if before not in _REGEX_OPERATORS:
+        return None
+    if len(text) > LONGEST_PATTERN or _repetitions(text) > MOST_REPEATED:
+        return f"a pattern may have {LONGEST_PATTERN} characters and {MOST_REPEATED:,} repetitions"
+    return None
+
+
+def _repetitions(pattern: str) -> int:
+    """Return the product of all counts of a regular expression, as they may be nested.
+
+    Of ``{2,5}`` it takes 5, of ``{2,}`` 2.
+    """
+    repetitions = 1
+    for least, most in _COUNTS.findall(pattern):
+        repetitions *= max(1, int(most or least or 1))
+    return repetitions
+
+
+def _function_problem(before: str) -> str | None:
+    """Return why a parenthesis is not allowed after the token `before`; None if it is."""
+    # A quoted name in front of a parenthesis is that of a function, too.
+    is_name = before[:1].isalpha() or before[:1] in ("_", '"', "`")
+    if not is_name or before in _BEFORE_PARENTHESES:
+        return None
+    function = before.strip('"`')
+    if function in FUNCTIONS:
+        return None
+    shown = _short(function)[1:-1]  # without the quotes
+    return f"there is no function {shown}; functions are {', '.join(FUNCTIONS)}"
+
+
 def _short(where: str) -> str:
+    """Return a text in quotes, escaped and cut, for messages."""
     return repr(shorten(where, _LONGEST_SHOWN, " …"))
 
 

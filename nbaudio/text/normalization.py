@@ -1,6 +1,6 @@
 """Normalize transcripts by named steps, in order.
 
-All steps preserve Unicode normal form C, and the default ones are idempotent.
+All steps preserve Unicode normal form C, and the default ones together are idempotent.
 """
 
 import re
@@ -16,6 +16,7 @@ from nbaudio.tables.dataframes import Column, as_series
 from nbaudio.text.edit_distance import decode_words, encode_words
 
 _ROWS_AT_ONCE = 1 << 17  # rows of a column whose distinct words are normalized together
+_MARK = re.compile(r"[^\w\s]|_")  # punctuation, and symbols such as € or +
 
 
 def nfc(text: str) -> str:
@@ -36,19 +37,16 @@ def punctuation(text: str) -> str:
     a word becomes the plain ``'`` or ``-``; dashes are not hyphens. Other punctuation between two
     words without a blank becomes a blank.
     """
-    marks = "".join(
-        sorted(
-            {c for c in _NO_WORD.findall(text) if unicodedata.category(c)[0] == "P" or c in "`´"}
-        )
-    )
+    marks = {c for c in _MARK.findall(text) if unicodedata.category(c)[0] == "P" or c in "`´"}
     if not marks:
         return text
-    apostrophe, hyphen, removed_marks = _patterns(marks)
+    apostrophe, hyphen, removed_marks = _patterns("".join(sorted(marks)))
     text = hyphen.sub("-", apostrophe.sub("'", text))
     return removed_marks.sub(_gap, text)
 
 
 def _gap(marks: re.Match[str]) -> str:
+    """Return what replaces punctuation: a blank between two words, else nothing."""
     before = marks.string[max(marks.start() - 1, 0) : marks.start()]
     after = marks.string[marks.end() : marks.end() + 1]
     if before.strip() and after.strip():
@@ -56,24 +54,23 @@ def _gap(marks: re.Match[str]) -> str:
     return ""
 
 
-_NO_WORD = re.compile(r"[^\w\s]|_")
-
-
 @lru_cache(maxsize=4096)
 def _patterns(marks: str) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns for these few marks (a class of all is ten times slower).
+    """Return patterns for the marks of a text, sorted.
 
-    They find inner apostrophes, inner hyphens, and others.
+    They find an apostrophe inside a word, a hyphen inside a word, and marks in a row to remove, in
+    a text with plain apostrophes and hyphens inside words. The marks of one text are few: a class
+    of all punctuation is ten times slower.
     """
     mark = f"[{re.escape(marks)}]"
-    other = f"[^\\s{re.escape(marks)}]"
-    # The class comes first, so that the search runs from mark to mark; marks to keep are recognized
-    # from the position after them.
-    inner_mark = rf"(?<={other}['-])(?={other})|(?<=\d\.)(?!\.)"
-    apostrophe, hyphen = (
-        re.compile(f"{joiner}(?<={other}.)(?={other})") for joiner in ("['’＇]", "[-‐‑]")
-    )
-    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{inner_mark}))++")
+    word_part = f"[^\\s{re.escape(marks)}]"
+    # Each pattern begins with a class of marks, so that the search runs from mark to mark. What
+    # stands around a mark is looked up from the position after it.
+    inside_word = f"(?<={word_part}.)(?={word_part})"
+    apostrophe = re.compile(f"['’＇]{inside_word}")
+    hyphen = re.compile(f"[-‐‑]{inside_word}")
+    after_mark_that_stays = rf"(?<={word_part}['-])(?={word_part})|(?<=\d\.)(?!\.)"
+    return apostrophe, hyphen, re.compile(f"(?:{mark}(?!{after_mark_that_stays}))++")
 
 
 def blanks(text: str) -> str:
@@ -84,6 +81,8 @@ def blanks(text: str) -> str:
     return " ".join(text.split())
 
 
+# A step depends on nothing beyond a space or a line end, as `normalize_words` applies it to words,
+# and leaves line ends in place, as `_apply_to_lines` needs; `blanks` alone removes them.
 NORMALIZERS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {"nfc": nfc, "lower": lower, "punctuation": punctuation, "blanks": blanks}
 )
@@ -99,7 +98,8 @@ def normalize(text: str, steps: Sequence[str] = DEFAULT_STEPS) -> str:
         >>> normalize("Uvaženi  kolega, EVO: 5. točka.")
         'uvaženi kolega evo 5. točka'
     """
-    return _normalizer(steps)(text)
+    _check_steps(steps)
+    return reduce(lambda form, step: NORMALIZERS[step](form), steps, text)
 
 
 def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.Series:
@@ -111,7 +111,7 @@ def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.
         >>> normalize_column(pl.Series(["Da.", None]), ["lower"]).to_list()
         ['da.', None]
     """
-    _normalizer(steps)
+    _check_steps(steps)
     column = as_series(texts).cast(pl.String)
     starts = range(0, max(1, len(column)), _ROWS_AT_ONCE)
     blocks = [_normalize_block(column.slice(start, _ROWS_AT_ONCE), steps) for start in starts]
@@ -119,17 +119,19 @@ def normalize_column(texts: Column, steps: Sequence[str] = DEFAULT_STEPS) -> pl.
 
 
 def _normalize_block(texts: pl.Series, steps: Sequence[str]) -> pl.Series:
+    """Return the normal forms of texts; each distinct word is normalized once."""
     codes, lengths, distinct = encode_words(texts.fill_null(""))
     normal = decode_words(codes, lengths, normalize_words(distinct, steps))
     return pl.select(pl.when(texts.is_not_null()).then(normal)).to_series()
 
 
 def normalize_words(words: pl.Series, steps: Sequence[str] = DEFAULT_STEPS) -> pl.Series:
-    """Return the normal forms of many words, as `encode_words` returns them: str -> str.
+    """Return the normal forms of many words: str -> str.
 
-    No step looks past a space: the normal forms of the words of a text, joined by spaces, are the
-    normal form of the text. A word that the step ``blanks`` removes with a space beside it, such as
-    a lone dash, has null. A form may have spaces.
+    Words may end with a space, as those of `encode_words`. Joined by spaces, the normal forms of
+    the words of a text are the normal form of the text, as no step looks past a space. A form may
+    have spaces. A word of which the step ``blanks`` leaves nothing, such as a lone dash, has null:
+    the space beside it goes, too.
 
     Examples:
         >>> normalize_words(pl.Series(["Evo ", "i/ili ", "– "])).to_list()
@@ -154,26 +156,28 @@ def _apply_step(words: list[str], step: str) -> list[str]:
         return [blanks(word) for word in words]
     if step != "punctuation":
         return _apply_to_lines(words, step)
-    # Most words have none, and the search for it takes the most time of all steps.
+    # Most words have no punctuation, and the search for it takes the most time of all steps.
     places = [place for place, word in enumerate(words) if not word.isalnum()]
+    changed = _apply_to_lines([words[place] for place in places], step)
     forms = words.copy()
-    marked = _apply_to_lines([words[place] for place in places], step)
-    for place, form in zip(places, marked, strict=True):
+    for place, form in zip(places, changed, strict=True):
         forms[place] = form
     return forms
 
 
 def _apply_to_lines(words: list[str], step: str) -> list[str]:
     """Apply a step to many words: as lines of one text, which takes a fraction of the time."""
-    lines = NORMALIZERS[step]("\n".join(words)).split("\n")
+    normalizer = NORMALIZERS[step]
+    lines = normalizer("\n".join(words)).split("\n")
     if len(lines) == len(words):
         return lines
-    return [NORMALIZERS[step](word) for word in words]  # there is no word, or one has a line end
+    # There is no word, or one has a line end.
+    return [normalizer(word) for word in words]
 
 
-def _normalizer(steps: Sequence[str]) -> Callable[[str], str]:
+def _check_steps(steps: Sequence[str]) -> None:
+    """Raise InputError for a name that is not in `NORMALIZERS`."""
     if unknown := [step for step in steps if step not in NORMALIZERS]:
         raise InputError(
             f"unknown normalization step {unknown[0]!r}; known steps are {', '.join(NORMALIZERS)}"
         )
-    return lambda text: reduce(lambda done, step: NORMALIZERS[step](done), steps, text)
