@@ -18,8 +18,9 @@ from nbaudio.formats import jsonlines, parlaspeech
 from nbaudio.formats.transcripts import clean_columns
 from nbaudio.sources.ingest import ingest
 from nbaudio.sources.recording_names import read_mapping
-from nbaudio.sources.recordings import list_audio, probe_recordings
+from nbaudio.sources.recordings import list_audio, list_folder, probe_recordings
 from nbaudio.sources.source_formats import READERS
+from nbaudio.storage.location import location
 from nbaudio.tables.rows import Rows
 from nbaudio.tables.workspace import Workspace
 
@@ -409,6 +410,21 @@ def test_links_and_special_files_of_the_audio_folder_are_reported(tmp_path):
         "link out.wav": "a link that points outside the audio folder",
         "pipe.wav": "a pipe, socket or device, not a file",
     }
+
+
+def test_a_refused_folder_is_refused_audio_as_it_may_have_recordings(tmp_path):
+    root = tmp_path / "audio"
+    (root / "inside").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    for name in ("inside/a.wav", "notes.txt"):
+        (root / name).touch()
+    (root / "folder out").symlink_to(tmp_path / "outside")
+    (root / "gone.wav").symlink_to("nothing.wav")
+    (root / "gone.txt").symlink_to("nothing.txt")
+    files = list_folder(location(root))
+    assert (files.audio.to_list(), files.others.to_list()) == (["inside/a.wav"], ["notes.txt"])
+    assert sorted(name for name, _ in files.refused_audio) == ["folder out", "gone.wav"]
+    assert files.refused_others == [("gone.txt", "a broken link")]
 
 
 def test_clean_columns_makes_blank_speakers_null():

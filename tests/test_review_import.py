@@ -1167,6 +1167,19 @@ def test_a_correction_of_a_corrected_text_takes_its_place_and_can_be_taken_back(
     assert corrected(workspace)["text"] == "drugi kat"
 
 
+def test_a_panel_shows_the_verdict_on_the_corrected_text_rather_than_the_one_before(
+    workspace, sheet
+):
+    review.import_(workspace, correction(sheet, "drugi kat"))
+    panel = ReviewPanel(workspace, reviewer="ana")
+    panel._give(number=1, verdict="ok", comment="", corrected_text=None)
+    again = ReviewPanel(workspace, reviewer="ana")
+    assert again._said(number=1)["said"]["verdict"] == "ok"
+    panel._undo()
+    again = ReviewPanel(workspace, reviewer="ana")
+    assert again._said(number=1)["said"]["verdict"] == "wrong words"
+
+
 def test_an_equal_correction_by_two_reviewers_names_both(workspace, sheet, tmp_path):
     sheets = [
         correction(sheet, "drugi kat", name=name, to=tmp_path / f"{name}.xlsx")

@@ -13,10 +13,11 @@ from test_widgets import Page, sounds
 from nbaudio import review
 from nbaudio.core.errors import InputError
 from nbaudio.review.rounds import gold_ids
-from nbaudio.review.state import VERDICTS, content_hashes, verdict_log, verdicts
+from nbaudio.review.state import VERDICTS, Verdict, content_hashes, verdict_log, verdicts
 from nbaudio.ui.widgets import ReviewPanel
 
 GIVE = {"comment": "", "corrected_text": None}
+TIME = "2031-01-01T00:00:00Z"
 
 
 @pytest.fixture
@@ -77,6 +78,17 @@ def test_verdicts_that_are_not_on_the_list_are_refused(workspace):
     answer, _ = ask(panel, "review.give", number=0, verdict="fine", **GIVE)
     assert answer["error"].startswith("verdict 'fine' is unknown; known are ok, wrong words")
     assert len(verdict_log(workspace)) == 0
+
+
+def test_a_word_that_is_no_longer_on_the_list_is_counted_last(workspace):
+    for number, word in enumerate(["inaudible", "ok"]):
+        row = workspace.segments[number]
+        [content] = content_hashes(row)
+        segment_id = row["segment_id"].item()
+        earlier = Verdict(segment_id, content, word, "", None, "ana", TIME, "panel")
+        review.append_verdicts(workspace, [earlier])
+    counts = ReviewPanel(workspace, reviewer="ana").progress["counts"]
+    assert list(counts.items()) == [("ok", 1), ("inaudible", 1)]
 
 
 def test_undo_withdraws_a_verdict_or_restores_the_earlier_one(workspace):

@@ -5,7 +5,7 @@ A cache of results serves interrupted runs.
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,12 +38,10 @@ FACTS = pl.Schema(
         "num_bytes": pl.Int64(),
         "mtime_ns": pl.Int64(),
         "probe_warning": pl.String(),
-        # The audio track, from 1, that the facts are of, where there are several
-        "track": pl.Int16(),
+        "track": pl.Int16(),  # the audio track, from 1, of these facts, where there are several
         "sound_start": pl.Int64(),  # samples from the first picture to the first sample
         "tracks_not_read": pl.String(),  # a line for each
-        # The channel that is used where the channels cancel in their mix
-        "uncancelled_channel": pl.String(),
+        "uncancelled_channel": pl.String(),  # which is used where the channels cancel in their mix
         "error": pl.String(),
     }
 )
@@ -51,14 +49,17 @@ FACTS = pl.Schema(
 # A column if there are many, since objects take several times the memory.
 Paths: TypeAlias = Sequence[str] | pl.Series
 
-# Paths and places, and how much of the work they are.
+# Paths and places that a thread probes in turn, and their amount in the unit of the progress:
+# gigabytes of local recordings, or the number of others.
 _Bundle: TypeAlias = tuple[Iterable[tuple[str, Location]], float]
 
-_BUNDLE_BYTES = 8_000_000
-# Members of archives are in memory before and while a thread probes them.
-_MEMBERS_BYTES = 2_000_000
-_SMALL_GB = 16e-6
+# A bundle ends with the file that exceeds its bytes, or with its last file.
 _BUNDLE_FILES = 256
+_BUNDLE_BYTES = 8_000_000
+_MEMBERS_BYTES = 2_000_000  # members of archives are in memory until a thread has probed them
+# Mean gigabytes of a recording up to which threads cost more in waiting for the interpreter's lock
+# than they gain.
+_SMALL_GB = 16e-6
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,27 +69,35 @@ def list_audio(
 ) -> tuple[pl.Series, list[tuple[str, str]]]:
     """List the audio files below a folder, and the rejected ones with reasons.
 
-    Files are sorted. If a server lists none, they are those of `names`. `members` are all files of
-    an archive, where they are known.
+    `names` are those that transcripts give recordings: they are the files if a server lists none.
+    `members` are the names of all files of an archive, or None where it is to be read for them.
+    The paths are sorted.
     """
     place = location(root)
     listed = _listing(place, is_audio, members)
-    if listed is not None:
-        return pl.Series("path", listed[0], dtype=pl.String), listed[1]
-    scheme = str(place) if place.is_scheme else None
+    paths, rejected = _readable(place, names) if listed is None else listed
+    return pl.Series("path", paths, dtype=pl.String), rejected
+
+
+def _readable(
+    place: Location, names: Iterable[str]
+) -> tuple[Collection[str], list[tuple[str, str]]]:
+    """Return which names of recordings may be read below a place, and the rejected with reasons."""
+    if not place.is_scheme:
+        return [name for name in sorted(set(names)) if is_audio(name) and stays_inside(name)], []
     paths = []
     rejected = []
     for name in sorted(set(names)):
+        if not name.startswith(str(place)):
+            continue
         try:
-            if scheme and name.startswith(scheme) and "::" in name:
+            if "::" in name:
                 rejected.append((name, "nested URLs are not read from transcripts"))
-            elif scheme and name.startswith(scheme):
+            else:
                 paths.append(check_url(name))
-            elif not scheme and is_audio(name) and stays_inside(name):
-                paths.append(name)
         except InputError as error:
             rejected.append((redact_url(name), str(error)))
-    return pl.Series("path", paths, dtype=pl.String), rejected
+    return paths, rejected
 
 
 def _listing(
@@ -122,10 +131,12 @@ def list_folder(place: Location) -> FolderFiles:
     refused_audio = []
     refused_others = []
     for name, reason in refused:
-        if is_audio(name) or (_is_whole(place, name) and reason != FOLDER_OF_THAT_NAME):
+        if is_audio(name):
             refused_audio.append((name, reason))
-        elif not _is_whole(place, name):
+        elif not _contains_files(place, name):
             refused_others.append((name, reason))
+        elif reason != FOLDER_OF_THAT_NAME:  # as all names are wanted, every folder has this one
+            refused_audio.append((name, reason))
     return FolderFiles(
         names.filter(are_audio), names.filter(~are_audio), refused_audio, refused_others
     )
@@ -135,18 +146,18 @@ def _is_any(_name: str) -> bool:
     return True
 
 
-def _is_whole(place: Location, name: str) -> bool:
-    """Return whether a refused name is a folder, or the archive that is listed."""
+def _contains_files(place: Location, name: str) -> bool:
+    """Return whether a refused name is that of a folder, or of the archive that is listed."""
     if isinstance(place, LocalPath):
         return (place.local / name).is_dir()
     return name in (place.name, place.root.rpartition("/")[2])
 
 
 class Probes:
-    """The cache of a workspace, for threads, with what was known `before`.
+    """The cache of probed files, a log in the folder of a workspace; threads may share it.
 
-    With `sha256`, rows without a hash do not count. Facts of an audio `track` that an option
-    chooses are kept apart.
+    It returns what it had when it was opened; what is added serves the next run. Facts of the audio
+    track that an option chooses are stored apart from those of the default one.
     """
 
     def __init__(
@@ -158,7 +169,15 @@ class Probes:
         before: pl.DataFrame | None = None,
         track: str | None = None,
     ) -> None:
-        """Read the results in a folder, and those of `before`, for files of this track."""
+        """Read the log in a folder.
+
+        Args:
+            folder: the folder of the log.
+            schema: columns of the facts.
+            sha256: whether facts have a hash; those stored without one are then ignored.
+            before: a recordings table of an earlier run, whose facts count where the log has none.
+            track: the audio track that an option chooses, None without the option.
+        """
         self.path = folder / "probes.jsonl"
         self.track = track
         self._facts = list(schema)
@@ -175,7 +194,9 @@ class Probes:
             probes = pl.DataFrame(schema=schema)
         if before is not None and track is None:
             earlier = schemas.conform(before, schema, "recordings").select(schema.names())
-            probes = pl.concat([earlier.filter(pl.col("track").is_null()), probes])
+            # Where there are several tracks, an option may have chosen that of the earlier run.
+            of_only_track = earlier.filter(pl.col("track").is_null())
+            probes = pl.concat([of_only_track, probes])
         usable = pl.col("error").is_null() & (pl.col("sha256").is_not_null() | pl.lit(not sha256))
         # A frame and a row number for each file: as objects, rows would take several times the
         # memory.
@@ -183,13 +204,13 @@ class Probes:
         self._numbers = {file: number for number, file in enumerate(self._stored["file"])}
 
     def get(self, file: object, **now: object) -> dict[str, Any] | None:
-        """Return the known facts of a file, or None if it may have changed.
+        """Return the stored facts of a file, or None if there are none or it may have changed.
 
-        They hold if `now`, its `num_bytes` and its `mtime_ns` or `version`, is not None and the
-        same.
+        `now` is its present `num_bytes`, and `mtime_ns` or `version`, which must be those of the
+        stored row.
         """
         number = self._numbers.get(self._key(file))
-        if number is None or None in now.values():
+        if number is None or None in now.values():  # None: a server does not tell
             return None
         row = self._stored.row(number, named=True)
         if any(row[name] != value for name, value in now.items()):
@@ -200,7 +221,7 @@ class Probes:
         return facts
 
     def add(self, rows: Iterable[tuple[object, Mapping[str, Any]]]) -> None:
-        """Add facts of files; they are on the disk when this returns."""
+        """Append facts of files to the log; they are on the disk when this returns."""
         with atomic.raise_disk_full(self.path):
             atomic.append_lines(
                 self.path,
@@ -211,6 +232,7 @@ class Probes:
             )
 
     def _key(self, file: object) -> str:
+        """Return the name under which facts of a file are stored."""
         if self.track is None:
             return str(file)
         return f"{file} (track {self.track})"
@@ -226,31 +248,15 @@ def probe_recordings(
     before: pl.DataFrame | None = None,
     track: str | None = None,
 ) -> pl.DataFrame:
-    """Probe recordings below `root`, except those as `before`; return `FACTS`.
+    """Probe recordings below `root` that the cache does not have; return `FACTS`.
 
-    `keep` is the folder of the cache, `track` the number or language of the audio track that is
-    read where there are several.
+    `keep` is the folder of the cache, `before` a recordings table of an earlier run that adds to
+    it, `track` the number or language of the audio track that is read where there are several.
     """
     place = location(root)
-    cores = os.cpu_count() or 1
     schema = FACTS if place.local else pl.Schema({**FACTS, "version": pl.String()})
     probes = Probes(keep, schema, sha256=sha256, before=before, track=track)
-    bundles: Iterable[_Bundle]
-    if isinstance(place, LocalPath):
-        bundles = list(_bundles(place, paths))
-        total = sum(size for _, size in bundles)
-        # With files of a few kilobytes, threads cost more in waiting for the interpreter's lock
-        # than they gain.
-        workers = cores if total > _SMALL_GB * len(paths) else 1
-        shown = progress("probe", total, "GB of recordings", show=total > 1)
-    elif archives.is_in_archive(place):
-        bundles = _bundles_of_members(place, paths)
-        workers = 1  # beside this thread, which unpacks; more would wait for the interpreter's lock
-        shown = progress("fetch", len(paths), "recordings")
-    else:
-        bundles = (([item], 1) for item in _places(place, paths))
-        workers = 2 * cores  # threads that wait for the network leave the processor to others
-        shown = progress("fetch", len(paths), "recordings")
+    bundles, workers, shown = _work(place, paths)
     with shown as advance:
 
         def rows() -> Iterator[dict[str, Any]]:
@@ -263,12 +269,31 @@ def probe_recordings(
         facts = frame_of_rows(rows(), schema)
     if place.local is None:
         return facts.sort("path")  # archives are read in their own order
+    # It served interrupted runs. A later run compares local files with the recordings table.
     probes.path.unlink(missing_ok=True)
     return facts
 
 
+def _work(
+    place: Location, paths: Paths
+) -> tuple[Iterable[_Bundle], int, AbstractContextManager[Callable[[float], object]]]:
+    """Return the bundles of recordings, how many threads probe them, and the progress shown."""
+    cores = os.cpu_count() or 1
+    if isinstance(place, LocalPath):
+        bundles = list(_bundles(place, paths))
+        total = sum(size for _, size in bundles)
+        workers = cores if total > _SMALL_GB * len(paths) else 1
+        return bundles, workers, progress("probe", total, "GB of recordings", show=total > 1)
+    fetched = progress("fetch", len(paths), "recordings")
+    if archives.is_in_archive(place):
+        # One beside this thread, which unpacks; more would wait for the interpreter's lock.
+        return _bundles_of_members(place, paths), 1, fetched
+    # Threads that wait for the network leave the processor to others.
+    return (([item], 1) for item in _places(place, paths)), 2 * cores, fetched
+
+
 def _bundles(root: LocalPath, paths: Paths) -> Iterator[_Bundle]:
-    """Group paths for one thread each, with their gigabytes.
+    """Group paths of local files; the amount of a bundle is its gigabytes.
 
     Many small files are together, large ones alone.
     """
@@ -288,9 +313,9 @@ def _places(root: Location, paths: Paths) -> Iterator[tuple[str, Location]]:
 
 
 def _bundles_of_members(root: Remote, paths: Paths) -> Iterator[_Bundle]:
-    """Group members of an archive for one thread each, with their number.
+    """Group members of an archive, in its order; the amount of a bundle is their number.
 
-    They are in the order of the archive, with their bytes.
+    The place of a member has its bytes.
     """
     members: list[tuple[str, Location]] = []
     size = 0
@@ -323,11 +348,11 @@ def _probe_bundle(
 
 
 def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
-    """Return the facts of a recording, or the error, and whether they were known."""
-    version = "mtime_ns" if place.local else "version"
+    """Return the facts of a recording, or its `error`, and whether the cache had them."""
+    version_column = "mtime_ns" if place.local else "version"
     try:
         status = place.status()
-        now = {"num_bytes": status.num_bytes, version: status.version}
+        now = {"num_bytes": status.num_bytes, version_column: status.version}
         if facts_before := probes.get(place, **now):
             return facts_before, True
         with place.fetched(status) as path:
@@ -335,6 +360,7 @@ def _facts(place: Location, probes: Probes) -> tuple[dict[str, Any], bool]:
                 recording = probe(path, track=probes.track)
                 digest = atomic.sha256_file(path) if probes.sha256 else None
             except (AudioError, OSError) as error:
+                # The path may be that of a temporary copy.
                 return {"error": str(error).replace(str(path), str(place))}, False
     except (AudioError, OSError) as error:
         return {"error": str(error)}, False

@@ -1,6 +1,9 @@
 """Review segments in one cell.
 
-The workspace's log holds all verdicts. The panel holds what this kernel did, for undo and rate.
+The workspace's log holds all verdicts. The panel holds those of this kernel, for undo and rate.
+
+The number of a segment is that of its row in the panel's frame; a position is a place in the order
+of the table, which sorting and filters change. Control rows measure the reviewer (`ControlRow`).
 """
 
 import time
@@ -8,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -61,17 +64,21 @@ _BLIND = {*SEGMENTS, *INTERNAL_COLUMNS, "duration_s"} - {
     "decision",
     "reason",
 }
-# Columns of a panel with control rows: others, such as the times of a segment, may contradict what
-# such a row shows.
+# Columns of a panel with control rows. A control row may show text or clip of another segment,
+# which further columns, such as the times, would contradict.
 _ON_SHEETS = ("segment_id", "text", "speaker_id", "duration_s")
 _NO_HYPOTHESIS = {"asr_text": pl.lit(None, pl.String), "similarity": pl.lit(None, pl.Float64)}
 _SAVED_CLIPS = 3
 _RECENT = 20  # verdicts that the rate is computed from, so that long pauses earlier do not count
 
 
-# The verdicts of a session: the segment's number, its verdict, the verdict shown before, and when,
-# in monotonic seconds.
-_Done = tuple[int, Verdict, Verdict | None, float]
+class _Judgement(NamedTuple):
+    """A verdict of this session."""
+
+    number: int  # of the segment
+    verdict: Verdict
+    replaced: Verdict | None  # the verdict shown before
+    at: float  # monotonic seconds
 
 
 class ReviewPanel(BaseWidget):
@@ -114,21 +121,21 @@ class ReviewPanel(BaseWidget):
             raise InputError("reviewer: a name is needed, under which verdicts are stored")
         record = None if review is None else _record_of(workspace, review)
         rows = _rows_to_judge(workspace, segment_ids, record, self._reviewer)
-        segments = rows.segments
         self._control = rows.control
         self._words = list(VERDICTS) if record is None else record.verdicts
         self._review = review or PANEL
         self._blind = record is not None and record.blind
-        # The frame keeps the hypothesis: the content hash of a verdict covers it.
-        self._frame = segments.frame
+        # The frame keeps the hypothesis, which the content hash of a verdict covers; the player and
+        # the table of a blind panel have none.
+        self._frame = rows.segments.frame
+        self._segments = rows.segments
         table = self._frame
         if self._blind:
             table = table.select(name for name in table.columns if name in _BLIND)
-            segments = replace(segments, frame=table.with_columns(**_NO_HYPOTHESIS))
+            self._segments = replace(self._segments, frame=table.with_columns(**_NO_HYPOTHESIS))
         if self._control:
             table = table.select(_ON_SHEETS)
-        self._segments = segments
-        self._done: list[_Done] = []
+        self._session: list[_Judgement] = []
         self._shown = self._as_shown(_verdicts_of(workspace, self._reviewer))
         self._rows = TableView(self._judged(table), self._columns(table))
         self._rows.fit_columns()
@@ -152,14 +159,15 @@ class ReviewPanel(BaseWidget):
         Where there is none, it is the verdict on the text before a correction.
         """
         by_content = {(verdict.segment_id, verdict.content): verdict for verdict in log}
-        frame = self._frame.with_row_index("number").filter(
-            pl.col("segment_id").is_in([verdict.segment_id for verdict in log]),
-            ~pl.col("number").is_in(list(self._control)),
-        )
         shown: dict[int, Verdict] = {}
         for number, row in self._control.items():
             if (row.segment_id, row.content) in by_content:
                 shown[number] = by_content[row.segment_id, row.content]
+        frame = self._frame.with_row_index("number").filter(
+            pl.col("segment_id").is_in([verdict.segment_id for verdict in log]),
+            ~pl.col("number").is_in(list(self._control)),
+        )
+        # The verdict on the present text comes last, and replaces that on the text before.
         for version in (uncorrected(self._segments.workspace, frame), frame):
             keys = zip(version["segment_id"], content_hashes(version), strict=True)
             for number, key in zip(version["number"], keys, strict=True):
@@ -206,9 +214,12 @@ class ReviewPanel(BaseWidget):
 
     @property
     def progress(self) -> dict[str, Any]:
-        """How much is reviewed: `done`, `total`, `counts` by word, `per_hour`, `left_s`, `next`.
+        """How much is reviewed.
 
-        `left_s` is in seconds, None if unknown. `next` is a line at the end.
+        `done` and `total` count segments, `counts` the verdicts by word. `per_hour` is the rate in
+        segments and `left_s` the seconds for the rest; both are None if unknown. `undo` tells
+        whether there is a verdict to withdraw. `next` is a line about what follows once all
+        segments are judged, else empty.
         """
         done = len(self._shown)
         total = len(self._frame)
@@ -222,7 +233,7 @@ class ReviewPanel(BaseWidget):
             "counts": self._counts(),
             "per_hour": 3600 * rate if rate else None,
             "left_s": left_s,
-            "undo": bool(self._done),
+            "undo": bool(self._session),
             "reviewer": self._reviewer,
             "next": next_line,
         }
@@ -230,7 +241,8 @@ class ReviewPanel(BaseWidget):
     def _rate_and_time_left(self, unjudged: int) -> tuple[float | None, float | None]:
         """Return segments per second by the last verdicts, and seconds for the rest, if known."""
         # A segment counts once, however many words were added to its verdict.
-        times = sorted({number: at for number, *_, at in self._done[-_RECENT:]}.values())
+        recent = self._session[-_RECENT:]
+        times = sorted({judgement.number: judgement.at for judgement in recent}.values())
         if not times:
             return None, None
         return rate_and_time_left(len(times) - 1, times[-1] - times[0], unjudged)
@@ -242,7 +254,8 @@ class ReviewPanel(BaseWidget):
             for verdict in self._shown.values()
             for word in (verdict.verdict or "").split(SEPARATOR)
         )
-        return {word: counts[word] for word in self._words if word in counts} | counts
+        in_order = {word: counts[word] for word in self._words if word in counts}
+        return in_order | counts  # at the end words that the list no longer has
 
     @property
     def selected(self) -> pl.DataFrame:
@@ -250,6 +263,11 @@ class ReviewPanel(BaseWidget):
         return self._rows.selection
 
     def _open(self) -> dict[str, Any]:
+        """Return what the page shows first: verdict words, how it may be used, and progress.
+
+        `fixed` says that the reviewer's name cannot be changed, `clip_only` that a clip is played
+        without its context.
+        """
         words = [{"word": word, "meaning": VERDICTS.get(word, "")} for word in self._words]
         facts = {"words": words, "fixed": True, "clip_only": bool(self._control)}
         return {**facts, **self.progress}
@@ -286,9 +304,10 @@ class ReviewPanel(BaseWidget):
             self._blind,
         )
         self._append(number, entry)
-        self._done.append((number, entry, self._shown.get(number), time.monotonic()))
+        replaced = self._shown.get(number)
+        self._session.append(_Judgement(number, entry, replaced, time.monotonic()))
         self._show(number, entry)
-        return self._changed()
+        return self._refresh()
 
     def _content(self, number: int) -> str:
         """Return the hash of what is judged in a row."""
@@ -315,23 +334,24 @@ class ReviewPanel(BaseWidget):
 
         Return its segment, or None if there is none.
         """
-        if not self._done:
-            return {**self._changed(), "number": None, "position": None}
-        number, last, before, _ = self._done.pop()
+        if not self._session:
+            return {**self._refresh(), "number": None, "position": None}
+        number, last, replaced, _ = self._session.pop()
         entry = replace(last, verdict=None, comment="", corrected_text=None)
-        if before and before.content == last.content:
-            entry = before
+        # A verdict on the text before a correction is still in the log: it is only shown again.
+        if replaced and replaced.content == last.content:
+            entry = replaced
         self._append(number, replace(entry, time=utc_now()))
-        self._show(number, before)
+        self._show(number, replaced)
         places = np.flatnonzero(self._rows.order == number)
         return {
-            **self._changed(),
+            **self._refresh(),
             "number": number,
             "position": int(places[0]) if len(places) else None,
         }
 
-    def _changed(self) -> dict[str, Any]:
-        """Show the verdicts in the table; return the progress."""
+    def _refresh(self) -> dict[str, Any]:
+        """Show the present verdicts in the table; return the progress."""
         self._rows.frame = self._judged(self._rows.frame)
         self._rows.replace_defaults(self._columns(self._rows.frame))
         return self.progress
@@ -402,10 +422,10 @@ class _PanelRows:
 
 
 def _share(record: ReviewRecord, reviewer: str) -> str:
-    """Return the name under which a review has the rows of a reviewer.
+    """Return the name under which a review has the rows for a reviewer.
 
-    Somebody else may judge the rows of the only reviewer. Raise InputError if there are several
-    reviewers, who are others.
+    If the review has only one share, anybody may judge it. Raise InputError if it has several, and
+    none for this reviewer.
     """
     shares = record.shares()
     if reviewer in shares:
