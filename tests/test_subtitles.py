@@ -417,9 +417,14 @@ def test_colons_that_follow_no_name_are_not_counted_as_speakers(tmp_path, text):
     assert not notes_on_speakers(tmp_path, text)
 
 
-def test_of_two_files_of_a_recording_the_first_is_read_and_the_other_listed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("second", ["a.vtt", "a.wav.srt"])
+def test_of_two_files_of_a_recording_the_first_is_read_and_the_other_listed(
+    tmp_path: Path, second: str
+) -> None:
     (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.vtt").write_text("WEBVTT\n\n00:01.040 --> 00:03.010\nprvi\n", "utf8")
+    (tmp_path / "source" / second).write_text("WEBVTT\n\n00:01.040 --> 00:03.010\nprvi\n", "utf8")
     report = ingest(tmp_path, cue(1, "01,000", "03,000", "prvi"))
     assert rows(tmp_path) == [("1.000", "3.000", "prvi")]
-    assert report.problems == ["a.vtt as a whole: a.srt is read for the same recording; keep one"]
+    assert report.problems == [
+        f"{second} as a whole: a.srt is read for the same recording; keep one"
+    ]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from nbaudio.audio.name_matching import is_audio
 from nbaudio.core import atomic, input_guards
 from nbaudio.core.errors import InputError
 from nbaudio.core.input_guards import NOT_UNICODE, escape_surrogates
@@ -426,6 +427,30 @@ def _sidecar_text(file: Path, path: str, encoding: str | None, root: Path | None
         return Problem(path, None, f"{where}; name the encoding in an option")
 
 
+class _FilesByRecording:
+    """The file that was read for each recording, which may name it with its ending or without."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, str] = {}
+        self._by_stem: dict[str, str] = {}  # of names with an ending
+
+    def add(self, name: str, path: str) -> str | None:
+        """Add the file of a recording; return that which was added for it before, if any.
+
+        c.wav is the recording of c, but not of c.mp3.
+        """
+        if is_audio(name):
+            stem = name.rpartition(".")[0]
+            before = self._by_name.get(name) or self._by_name.get(stem)
+        else:
+            stem = name
+            before = self._by_name.get(name) or self._by_stem.get(name)
+        if before is None:
+            self._by_name[name] = path
+            self._by_stem[stem] = path
+        return before
+
+
 def read_sidecars(
     source: Path,
     endings: tuple[str, ...],
@@ -450,7 +475,7 @@ def read_sidecars(
 
     def items() -> Iterator[dict[str, Any] | Problem]:
         """Yield the rows of each file, and the problems of files and lines."""
-        read: dict[str, str] = {}  # by name of recording, its file
+        read = _FilesByRecording()
         for file in files:
             path = file.relative_to(root).as_posix()
             if escape_surrogates(path) != path:
@@ -464,10 +489,10 @@ def read_sidecars(
                 yield text
                 continue
             name = path[: len(path) - len(ending)]
-            if name in read:
-                yield Problem(path, None, f"{read[name]} is read for the same recording; keep one")
+            before = read.add(name, path)
+            if before is not None:
+                yield Problem(path, None, f"{before} is read for the same recording; keep one")
                 continue
-            read[name] = path
             row = {
                 "name": name,
                 "source_split": split_names.split_of_folder(path),
