@@ -58,7 +58,7 @@ from nbaudio.core.errors import (
     root_cause,
 )
 from nbaudio.core.interrupts import interrupts_blocked, interrupts_deferred
-from nbaudio.core.processes import exit_with_driver, exit_without_search, stderr_to
+from nbaudio.core.processes import exit_with_driver, skip_garbage_collection_at_exit, stderr_to
 from nbaudio.core.threads import ordered_map
 
 Task = TypeVar("Task")
@@ -211,7 +211,7 @@ def _begin_process(driver: int, _preload: Callable[..., Any] | None) -> None:
     It has imported the module of the function to preload when it has read the arguments.
     """
     exit_with_driver(driver)
-    exit_without_search()
+    skip_garbage_collection_at_exit()
 
 
 def _run_after(

@@ -40,18 +40,18 @@ def imported(code: str, *arguments: str, cwd: Path | None = None) -> set[str]:
 
 ENDING = """
 import atexit, gc, weakref
-from nbaudio.core.processes import exit_without_search
+from nbaudio.core.processes import skip_garbage_collection_at_exit
 class Owner: pass
 owner = Owner()
 owner.itself = owner
 weakref.finalize(owner, print, "finalized")
-atexit.register(lambda: print("frozen" if gc.get_freeze_count() else "searched"))
-exit_without_search()
+atexit.register(lambda: print("frozen" if gc.get_freeze_count() else "collected"))
+skip_garbage_collection_at_exit()
 atexit.register(print, "ended")
 """
 
 
-def test_a_process_that_ends_without_search_calls_what_was_registered() -> None:
+def test_a_process_that_skips_garbage_collection_at_exit_calls_what_was_registered() -> None:
     run = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["ended", "frozen", "finalized"]
 

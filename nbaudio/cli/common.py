@@ -16,7 +16,7 @@ from nbaudio.cli.help_panels import CommandPanel, OptionPanel, PanelCommand, Pan
 from nbaudio.core.errors import NbaudioError, redact_urls
 from nbaudio.core.home_folder import ensure_home
 from nbaudio.core.input_guards import is_utf8
-from nbaudio.core.processes import exit_without_search
+from nbaudio.core.processes import skip_garbage_collection_at_exit
 from nbaudio.core.report import Report, escape_control
 from nbaudio.storage import network
 
@@ -209,7 +209,7 @@ _UsageError: Any = typer.BadParameter.__mro__[1]
 
 def main() -> None:
     """Run the `nbaudio` command."""
-    exit_without_search()
+    skip_garbage_collection_at_exit()
     _ensure_utf8()
     ensure_home()
     # pyarrow's default pool keeps freed memory: up to 60 MB more for 40,000 segments. pyarrow reads

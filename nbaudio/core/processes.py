@@ -61,12 +61,12 @@ def _stderr_is(log: IO[bytes]) -> Iterator[None]:
         os.close(saved)
 
 
-def exit_without_search() -> None:
-    """Let this process end without a search for cycles of objects that nothing refers to.
+def skip_garbage_collection_at_exit() -> None:
+    """Collect no garbage while this process ends.
 
-    Python looks through all objects several times while it ends, which takes up to half a second
-    with the modules of Polars, pyarrow and Jupyter. Functions of `atexit` and `weakref.finalize`
-    run as ever.
+    Python runs its garbage collector several times at exit, which takes up to half a second with
+    the modules of Polars, pyarrow and Jupyter. Functions of `atexit` and `weakref.finalize` run as
+    usual.
     """
     atexit.register(gc.freeze)
 

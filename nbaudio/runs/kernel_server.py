@@ -19,7 +19,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from nbaudio.core.processes import exit_with_driver, exit_without_search
+from nbaudio.core.processes import exit_with_driver, skip_garbage_collection_at_exit
 
 _LAUNCHER = "ipykernel_launcher"
 _OUTPUTS = (1, 2)  # the standard output and the standard error
@@ -70,10 +70,10 @@ def serve(connection: Connection) -> None:
     it runs. ``("prove", made pairs, folder)`` forks a process that calls `prove_made_pairs`, and is
     answered by its process id. Returns when the connection is closed.
     """
-    exit_without_search()  # nor do the processes that are forked
+    skip_garbage_collection_at_exit()  # forked processes inherit it
     # Matplotlib reads it when it is imported; a kernel sets it, too, before it imports anything.
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    gc.disable()  # modules stay: looking for what can go takes a fifth of the time of imports
+    gc.disable()  # modules stay loaded; collections take a fifth of the time of imports
     for module in PRELOADED:
         import_module(module)
     gc.freeze()  # no kernel collects, and so copies, what it shares with this process
