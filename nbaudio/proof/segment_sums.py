@@ -116,9 +116,13 @@ def read_sums(
     population.release()  # its arrays, which the joined rows need the memory of
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
-        facts = _read_facts(population, several_kinds, strata, with_contents=bool(frames))
         cuts = {_cut_name(number): pl.Int32() for number in range(len(several_kinds))}
-        segments = _divide(facts, pl.Schema({**_FACTS, **cuts}), num_buckets, folder)
+        segments = _divide(
+            _read_facts(population, several_kinds, strata, with_contents=bool(frames)),
+            pl.Schema({**_FACTS, **cuts}),
+            num_buckets,
+            folder,
+        )
         frame_by_suffix = {f"_frame_{number}": frame for number, frame in enumerate(frames)}
         frame_buckets = {
             suffix: _divide(_frame_rows(workspace, frame), _FRAME, num_buckets, folder)

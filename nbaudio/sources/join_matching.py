@@ -197,22 +197,22 @@ def _without_other_folders(located: pl.LazyFrame, names: Mapping[str, str | int]
     If `x/1.wav` and `y/1.wav` are both in the table, they are not one recording: it is the one
     whose folder its id, path or name in the source has, and else none.
     """
-    found = located.select("recording_id", "file").drop_nulls().unique().collect(**STREAMED)
+    matched = located.select("recording_id", "file").drop_nulls().unique().collect(**STREAMED)
     folders = defaultdict(set)
     for key, name in names.items():
         if isinstance(name, str) and "/" in key:
             folders[name].add(_parts(key))
     others = []
-    for (recording,), group in found.group_by("recording_id"):
+    for (recording,), group in matched.group_by("recording_id"):
         parts = {file: _parts(file) for file in group["file"]}
         longest = max(parts.values(), key=len)
-        if all(_ends_alike(own, longest) for own in parts.values()):
+        if all(_ends_alike(of_file, longest) for of_file in parts.values()):
             continue
         of_recording = folders[str(recording)]
         others += [
             file
-            for file, own in parts.items()
-            if not any(_ends_alike(own, known) for known in of_recording)
+            for file, of_file in parts.items()
+            if not any(_ends_alike(of_file, of_name) for of_name in of_recording)
         ]
     is_other = pl.col("file").is_in(others)
     return located.with_columns(
