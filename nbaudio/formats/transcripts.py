@@ -432,7 +432,7 @@ class _FilesByRecording:
 
     def __init__(self) -> None:
         self._by_name: dict[str, str] = {}
-        self._by_stem: dict[str, str] = {}  # of names with an ending
+        self._by_stem: dict[str, str] = {}  # by names without the ending of a recording
 
     def add(self, name: str, path: str) -> str | None:
         """Add the file of a recording; return that which was added for it before, if any.
@@ -444,7 +444,7 @@ class _FilesByRecording:
             before = self._by_name.get(name) or self._by_name.get(stem)
         else:
             stem = name
-            before = self._by_name.get(name) or self._by_stem.get(name)
+            before = self._by_stem.get(name)
         if before is None:
             self._by_name[name] = path
             self._by_stem[stem] = path
