@@ -20,7 +20,7 @@ demo: $(READY)
 	@echo 'Open demo-output/html/index.html in a browser; make lab opens the notebooks themselves in JupyterLab.'
 
 test: $(READY)
-	$(TEST_COMMAND) -n 2 --dist loadfile
+	$(TEST_COMMAND) -n 3 --dist loadfile
 
 soak: $(READY)
 	$(BIN)/python -m pip install --quiet s3fs==2026.9.0 'moto[server]==5.2.5'  # an object store, as in .ci/run

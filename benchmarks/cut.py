@@ -130,11 +130,18 @@ def demo_speech() -> np.ndarray:
 
 
 def make_workspace(
-    folder: Path, speech: np.ndarray, kind: str, *, hours: float, recordings: int
+    folder: Path,
+    speech: np.ndarray,
+    kind: str,
+    *,
+    hours: float,
+    recordings: int,
+    encoded: int | None = None,
 ) -> Path:
     """Make a workspace of recordings in one format, ingested and selected.
 
-    Segments of 4 to 20 s cover nine tenths of the recordings.
+    Segments of 4 to 20 s cover nine tenths of the recordings. Of many hours, only the first
+    `encoded` recordings are encoded, and the others are copies of them.
     """
     if (folder / "w/reports/select.json").is_file():
         return folder / "w"
@@ -142,13 +149,17 @@ def make_workspace(
     audio.mkdir(parents=True, exist_ok=True)
     length = int(hours * 3600 / recordings * RATE)
     wavs = [audio / f"recording {number}.wav" for number in range(recordings)]
+    originals = wavs[:encoded]
     with ThreadPoolExecutor(2) as pool:  # an encoder is one thread of a separate process
         tasks = [
             pool.submit(write_recording, wav, speech, number * 7 * RATE, length, kind)
-            for number, wav in enumerate(wavs)
+            for number, wav in enumerate(originals)
         ]
         for task in tasks:
             task.result()
+    for number, copy in enumerate(wavs[len(originals) :]):
+        original = originals[number % len(originals)]
+        shutil.copy(original.with_suffix(f".{kind}"), copy.with_suffix(f".{kind}"))
     rng = np.random.default_rng(1)
     with (folder / "asr.json").open("w") as lines:
         for number, wav in enumerate(wavs):

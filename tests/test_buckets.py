@@ -74,6 +74,36 @@ def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, ti
     assert none.collect().schema == {"n": pl.UInt32}
 
 
+def test_a_table_that_is_not_enough_for_a_file_is_not_written(tmp_path):
+    parts = [pl.DataFrame({"n": [n, n + 1]}) for n in range(0, 60, 2)]
+    stored = buckets.store(parts, tmp_path / "parts", pl.Schema({"n": pl.Int64}))
+    assert stored.collect()["n"].to_list() == list(range(60))
+    single = buckets.write_buckets(stored, pl.lit(0), count=1, folder=tmp_path / "b")
+    assert sorted(single.read(0)["n"]) == list(range(60))
+    single.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_single_bucket_leaves_out_rows_of_others_as_several_do(tmp_path):
+    rows = pl.LazyFrame({"n": range(7), "bucket_of_row": [0, 1, None, 0, 2, 0, 1]})
+    for count in (1, 2):
+        bucket = pl.col("bucket_of_row")
+        divided = buckets.write_buckets(rows, bucket, count=count, folder=tmp_path / str(count))
+        assert sorted(divided.read(0)["n"]) == [0, 3, 5]
+        assert divided.read(0).schema == divided.schema == rows.collect_schema()
+
+
+@pytest.mark.parametrize("is_tiny", [False, True])
+def test_parts_that_are_added_after_a_scan_are_read_by_the_next(tmp_path, tiny, is_tiny):
+    if is_tiny:
+        tiny()
+    writer = buckets.PartWriter(tmp_path / "parts", pl.Schema({"n": pl.Int64}))
+    for n in range(0, 40, 10):
+        writer.add(pl.DataFrame({"n": range(n, n + 10)}))
+        assert writer.scan().collect()["n"].to_list() == list(range(n + 10))
+    assert (tmp_path / "parts").exists() == is_tiny
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -43,7 +43,7 @@ _RULE = pl.Schema(
     | {"seconds": pl.Float64, "words": pl.Int64}
 )
 _CUT = "cut_"  # with the number of kinds: the column with their `cut`
-_TABLES = 4  # A row of all tables joined takes about as much memory as so many rows of one.
+_ROWS_AS_LARGE = 16  # Rows of numbers that take about as much memory as a row with texts.
 _SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
 _LARGEST = ("segments_largest", "ticks_largest", "words_largest")
 _KIND = pl.exclude(*_SUMS, *_LARGEST)  # the columns that are equal for all segments of a kind
@@ -112,7 +112,8 @@ def read_sums(
         than 0 (`words_counted`), and the largest value of one (`words_largest`).
     """
     workspace = population.state.workspace
-    num_buckets = bucket_count(_TABLES * len(population))
+    num_tables = 1 + len(frames) + len(rules)
+    num_buckets = bucket_count(num_tables * len(population) // _ROWS_AS_LARGE)
     population.release()  # its arrays, which the joined rows need the memory of
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)

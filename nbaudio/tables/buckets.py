@@ -27,7 +27,7 @@ _MOST_BUCKETS = 64  # each bucket has a row group in memory while the table is d
 _BUCKET_ROW_GROUP = 1 << 12  # rows
 # A file of a `PartWriter` ends with the part that exceeds one of these: bytes in memory, and rows.
 _FILE_BYTES = 64 << 20
-_FILE_ROWS = 1 << 17
+_FILE_ROWS = 1 << 19
 _FILE_ROW_GROUP = 1 << 14  # rows, which are read at once
 _SAMPLED = 16  # every 16th text is read to find the bounds of buckets
 _BUCKET = "bucket"
@@ -35,17 +35,20 @@ _BUCKET = "bucket"
 
 @dataclass(frozen=True)
 class Buckets:
-    """A table on disk that is divided into `count` buckets, numbered from 0.
+    """A table that is divided into `count` buckets, numbered from 0.
 
-    Rows of a bucket have no order.
+    Rows of a bucket have no order. Several buckets are on disk, a single one is in memory.
     """
 
     folder: Path
     count: int
     schema: pl.Schema
+    single: pl.DataFrame | None = None
 
     def read(self, number: int) -> pl.DataFrame:
         """Return the rows of a bucket."""
+        if self.single is not None:
+            return self.single
         files = sorted((self.folder / f"{_BUCKET}={number}").glob("*.parquet"))
         if not files:
             return pl.DataFrame(schema=self.schema)
@@ -89,10 +92,13 @@ def hex_bucket(column: str, count: int) -> pl.Expr:
 def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Path) -> Buckets:
     """Divide rows by the number of their bucket, from 0 to `count` - 1, into a new `folder`.
 
-    Raise DiskFullError if there is no space.
+    A single bucket stays in memory, and there is no folder. Raise DiskFullError if there is no space.
     """
     schema = rows.collect_schema()
     numbered = rows.with_columns(bucket.cast(pl.UInt16).alias(_BUCKET))
+    if count == 1:
+        single = numbered.filter(pl.col(_BUCKET) == 0).drop(_BUCKET).collect(**STREAMED)
+        return Buckets(folder, count, schema, single)
     with atomic.raise_disk_full(folder):
         numbered.sink_parquet(
             pl.PartitionBy(folder, key=_BUCKET, include_key=False),
@@ -141,12 +147,12 @@ def joined_schema(*schemas: Mapping[str, pl.DataType]) -> pl.Schema:
 class PartWriter:
     """Write a table part by part into the files of a new folder; `scan` reads it.
 
-    A file has several parts, which wait in memory until they are enough for it.
+    A file has several parts, which wait in memory until they are enough for it. A table that is not
+    enough for a file stays in memory, and there is no folder.
     """
 
     def __init__(self, folder: Path, schema: pl.Schema) -> None:
         """Take a folder, which must not exist yet, and the columns of the table."""
-        folder.mkdir(parents=True)
         self._folder = folder
         self._schema = schema
         self._waiting: list[pl.DataFrame] = []
@@ -166,6 +172,7 @@ class PartWriter:
 
     def _write(self) -> None:
         """Write the rows that wait as the next file."""
+        self._folder.mkdir(parents=True, exist_ok=self._num_files > 0)
         path = self._folder / f"{self._num_files:06d}.parquet"
         with atomic.raise_disk_full(path):
             pl.concat(self._waiting).write_parquet(
@@ -181,12 +188,12 @@ class PartWriter:
         self._num_files += 1
 
     def scan(self) -> pl.LazyFrame:
-        """Return the rows of all parts, in order; write those that wait."""
+        """Return the rows of all parts, in order; write those that wait if others are written."""
+        if not self._num_files:
+            return pl.concat([pl.DataFrame(schema=self._schema), *self._waiting]).lazy()
         if self._waiting:
             self._write()
         files = sorted(self._folder.glob("*.parquet"))
-        if not files:
-            return pl.LazyFrame(schema=self._schema)
         return pl.scan_parquet(files, glob=False, hive_partitioning=False)
 
 
