@@ -5,9 +5,10 @@ import pytest
 from sheets import make_workspace
 
 from nbaudio import review
+from nbaudio.proof import segment_sums
 from nbaudio.proof.proof_state import ProofState
 from nbaudio.proof.segment_sums import read_segment_rows
-from nbaudio.review.state import ReviewState
+from nbaudio.review.state import ReviewState, frame_contents
 
 NUMBERS_OF_WORDS = [number % 7 + 1 for number in range(40)]
 CHANGED = "s37"
@@ -71,3 +72,32 @@ def test_some_segments_have_the_frames_of_the_sums(state):
         (True, 0, False, True),
         (True, 0, True, True),
     ]
+
+
+@pytest.mark.parametrize("column", ["recording_id", "source_start", "source_end", "text"])
+def test_a_segment_that_changes_between_two_views_is_not_as_it_was_drawn(tmp_path, column):
+    workspace = make_workspace(tmp_path / "w", ["da", "ne", "da ne"])
+    review.export(workspace, out=tmp_path / "sheet.csv", n=2, strategy="random")
+
+    def count_valid():
+        rows = ProofState(ReviewState.load(workspace).workspace).rows
+        return int(rows.filter("valid_frame_0")["segments"].sum())
+
+    assert count_valid() == 3
+    others = {"recording_id": "b", "source_start": "0.5", "source_end": "0.75", "text": "možda"}
+    is_first = pl.int_range(pl.len()) == 0
+    changed = pl.when(is_first).then(pl.lit(others[column])).otherwise(column)
+    workspace.save(segments=workspace.segments.with_columns(changed.alias(column)))
+    assert count_valid() == 2
+
+
+def test_contents_of_few_batches_are_in_memory(monkeypatch):
+    monkeypatch.setattr(segment_sums, "_BATCHES_OF_CONTENTS", 2)
+    monkeypatch.setattr(segment_sums, "_contents_of_batches", {})
+    times = {"recording_id": ["r"], "source_start": ["0"], "source_end": ["1"]}
+    batches = [
+        pl.DataFrame({**times, "text": [text]}) for text in ("da", "ne", "da", "možda", "ne")
+    ]
+    for batch in batches:
+        assert segment_sums._contents(batch).equals(frame_contents(batch))
+    assert len(segment_sums._contents_of_batches) == 2

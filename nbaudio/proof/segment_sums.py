@@ -4,6 +4,7 @@ Segments of one kind, which all bounds treat alike, are one row with their numbe
 Segments that were judged or drawn, and those of frames that were removed, have a row each.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from nbaudio.core.threads import in_threads
 from nbaudio.review.fixed_rules import FixedRule, has_selected_duration
 from nbaudio.review.population import SECONDS, WORDS, Bools, Population
 from nbaudio.review.sampling import Strata
-from nbaudio.review.state import frame_contents
+from nbaudio.review.state import CONTENT_COLUMNS, frame_contents
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, store, write_buckets
 from nbaudio.tables.dataframes import STREAMED
@@ -42,6 +43,8 @@ _RULE = pl.Schema(
     {"key": pl.UInt64, "first_draw": pl.Int32, "split": pl.String}
     | {"seconds": pl.Float64, "words": pl.Int64}
 )
+_BATCHES_OF_CONTENTS = 64  # of 16,384 segments, 8 bytes each
+_contents_of_batches: dict[bytes, pl.Series] = {}
 _CUT = "cut_"  # with the number of kinds: the column with their `cut`
 _ROWS_AS_LARGE = 16  # Rows of numbers that take about as much memory as a row with texts.
 _SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
@@ -228,7 +231,7 @@ class _FactsContext:
         without = pl.Series(self.kinds[0].without, dtype=pl.String).implode()
         ticks = pl.when(SECONDS.is_finite()).then((SECONDS * TICKS).round())
         stratum = pl.lit(-1) if self.strata is None else pl.Series(self.strata.number[places])
-        content = frame_contents(batch) if self.with_contents else None
+        content = _contents(batch) if self.with_contents else None
         return batch.select(
             _KEY,
             is_there=pl.lit(value=True),
@@ -245,6 +248,23 @@ class _FactsContext:
             content=content,
             **{_cut_name(number): _cut(batch, kinds) for number, kinds in enumerate(self.kinds)},
         )
+
+
+def _contents(batch: pl.DataFrame) -> pl.Series:
+    """Return `frame_contents` of a batch, which the views of a notebook compute once.
+
+    Those of the latest `_BATCHES_OF_CONTENTS` batches are in memory, by a hash of the columns that
+    contents depend on.
+    """
+    key = hashlib.blake2b(batch.select(CONTENT_COLUMNS).hash_rows().to_numpy().tobytes()).digest()
+    contents = _contents_of_batches.get(key)
+    if contents is None:
+        contents = frame_contents(batch)
+        _contents_of_batches[key] = contents
+        while len(_contents_of_batches) > _BATCHES_OF_CONTENTS:
+            oldest = next(iter(_contents_of_batches))
+            _contents_of_batches.pop(oldest, None)
+    return contents
 
 
 def _cut_name(number: int) -> str:

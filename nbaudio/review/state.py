@@ -53,6 +53,8 @@ SEPARATOR = ", "  # of the words of a verdict in the log, as in ``cut off, noise
 
 _JUDGED_ONCE = ["reviewer", "segment_id", "content"]  # a log may have several lines about each
 _TIMING = ("segment_id", "recording_id", "source_start", "source_end")
+#: What `frame_contents` depends on.
+CONTENT_COLUMNS = (*_TIMING[1:], "text")
 _DRAWN = {"segment_id": pl.String, "content": pl.String, "shown": pl.String}
 _SAMPLES = ("start_sample", "end_sample", "was_start", "was_end")
 

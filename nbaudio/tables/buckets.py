@@ -92,7 +92,10 @@ def hex_bucket(column: str, count: int) -> pl.Expr:
 def write_buckets(rows: pl.LazyFrame, bucket: pl.Expr, *, count: int, folder: Path) -> Buckets:
     """Divide rows by the number of their bucket, from 0 to `count` - 1, into a new `folder`.
 
-    A single bucket stays in memory, and there is no folder. Raise DiskFullError if there is no space.
+    A single bucket stays in memory, and there is no folder.
+
+    Raises:
+        DiskFullError: there is no space.
     """
     schema = rows.collect_schema()
     numbered = rows.with_columns(bucket.cast(pl.UInt16).alias(_BUCKET))
