@@ -115,8 +115,7 @@ def read_sums(
         than 0 (`words_counted`), and the largest value of one (`words_largest`).
     """
     workspace = population.state.workspace
-    num_tables = 1 + len(frames) + len(rules)
-    num_buckets = bucket_count(num_tables * len(population) // _ROWS_AS_LARGE)
+    num_buckets = _count_buckets(len(population), tables=1 + len(frames) + len(rules))
     population.release()  # its arrays, which the joined rows need the memory of
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
@@ -174,6 +173,11 @@ def read_segment_rows(
         is_valid.append(_is_valid(suffix, frame))
     is_there = pl.col("is_there").fill_null(value=False)
     return rows.select("key", is_there, cs.starts_with("stratum_frame_"), *is_valid).sort("key")
+
+
+def _count_buckets(num_segments: int, *, tables: int) -> int:
+    """Return the number of buckets for so many segments, whose rows of all tables are joined."""
+    return bucket_count(num_segments * tables // _ROWS_AS_LARGE)
 
 
 def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder: Path) -> Buckets:
