@@ -26,6 +26,7 @@ def tiny(monkeypatch):
         for module in (buckets, joined_columns, measure_module, verify_module):
             monkeypatch.setattr(module, "PART_ROWS", 5)
         monkeypatch.setattr(buckets, "_FILE_BYTES", 200)
+        monkeypatch.setattr(buckets, "_MOST_BYTES_IN_MEMORY", 100)
         monkeypatch.setattr(plan, "_ROWS", 7)
 
     return switch
@@ -74,7 +75,7 @@ def test_parts_are_stored_in_order_and_have_the_types_of_the_schema(tmp_path, ti
     assert none.collect().schema == {"n": pl.UInt32}
 
 
-def test_a_table_that_is_not_enough_for_a_file_is_not_written(tmp_path):
+def test_a_small_table_is_not_written(tmp_path):
     parts = [pl.DataFrame({"n": [n, n + 1]}) for n in range(0, 60, 2)]
     stored = buckets.store(parts, tmp_path / "parts", pl.Schema({"n": pl.Int64}))
     assert stored.collect()["n"].to_list() == list(range(60))

@@ -27,7 +27,8 @@ _MOST_BUCKETS = 64  # each bucket has a row group in memory while the table is d
 _BUCKET_ROW_GROUP = 1 << 12  # rows
 # A file of a `PartWriter` ends with the part that exceeds one of these: bytes in memory, and rows.
 _FILE_BYTES = 64 << 20
-_FILE_ROWS = 1 << 19
+_FILE_ROWS = 1 << 17
+_MOST_BYTES_IN_MEMORY = 16 << 20  # of a table that is not written
 _FILE_ROW_GROUP = 1 << 14  # rows, which are read at once
 _SAMPLED = 16  # every 16th text is read to find the bounds of buckets
 _BUCKET = "bucket"
@@ -150,8 +151,8 @@ def joined_schema(*schemas: Mapping[str, pl.DataType]) -> pl.Schema:
 class PartWriter:
     """Write a table part by part into the files of a new folder; `scan` reads it.
 
-    A file has several parts, which wait in memory until they are enough for it. A table that is not
-    enough for a file stays in memory, and there is no folder.
+    A file has several parts, which wait in memory until they are enough for it. A small table stays
+    in memory, and there is no folder.
     """
 
     def __init__(self, folder: Path, schema: pl.Schema) -> None:
@@ -191,8 +192,8 @@ class PartWriter:
         self._num_files += 1
 
     def scan(self) -> pl.LazyFrame:
-        """Return the rows of all parts, in order; write those that wait if others are written."""
-        if not self._num_files:
+        """Return the rows of all parts, in order; write those that wait unless they are few."""
+        if not self._num_files and self._num_bytes <= _MOST_BYTES_IN_MEMORY:
             return pl.concat([pl.DataFrame(schema=self._schema), *self._waiting]).lazy()
         if self._waiting:
             self._write()
