@@ -519,6 +519,8 @@ def main() -> int:
         "--folder", type=Path, help="where to work; a temporary folder unless given"
     )
     asked = options.parse_args()
+    if asked.folder is not None:
+        asked.folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     table_heading = heading(asked.turns)
     print(table_heading, flush=True)

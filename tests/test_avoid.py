@@ -17,6 +17,7 @@ from nbaudio.cli import app
 from nbaudio.core.errors import InputError
 from nbaudio.runs.parameters import parameters
 from nbaudio.selection.avoid import notes_on_dropped
+from nbaudio.sources.other_data import read_other
 from nbaudio.tables.workspace import Workspace
 
 SENTENCE = "Sutra ujutro otvaramo raspravu o zakonu"
@@ -208,6 +209,37 @@ def test_shared_sentences_are_left_out_of_train_whatever_the_data_is(tmp_path, w
     assert {name: row[name] for name in counts} == counts
     assert (row["sentences"], row["held_out"]) == (2, 0)
     assert report.facts["rejected"] == {"avoided_near_sentence": 3, "avoided_sentence": 2}
+
+
+@pytest.mark.parametrize("form", ["{}. {}", "({}) {}", "{}: {}", "{}\t{}", "{} {}", "  {}) {}"])
+def test_numbers_of_lines_are_no_part_of_sentences(tmp_path, form):
+    path = tmp_path / "sentences.txt"
+    lists = [[SENTENCE, "hvala lijepa"], ["hvala lijepa"]]
+    lines = [
+        line
+        for texts in lists
+        for line in ["Popis", *(form.format(number, text) for number, text in enumerate(texts, 1))]
+    ]
+    path.write_text("\n".join(lines), encoding="utf8")
+    workspace = make(tmp_path / "w")
+    report = select(workspace, path)
+    assert reasons(workspace) == REASONS
+    assert report.facts["avoided"][0]["sentences"] == 3  # with "Popis"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["12 ljudi je došlo", "3. svibnja", "hvala"],
+        ["1. svibnja", "1. lipnja"],
+        ["1. svibnja", "hvala"],
+        ["2. svibnja", "4. svibnja"],
+    ],
+)
+def test_numbers_that_count_no_lines_stay(tmp_path, lines):
+    path = tmp_path / "sentences.txt"
+    path.write_text("\n".join(lines), encoding="utf8")
+    assert read_other(path).rows["text"].to_list() == lines
 
 
 def test_held_out_splits_count_and_others_can_be_named(tmp_path):

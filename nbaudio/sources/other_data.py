@@ -54,6 +54,7 @@ _LINES = (".txt", ".lst", "")
 _TEXT_OF_KALDI = "text"
 _ROWS = 1 << 16
 _SHARD = re.compile(r"(.+?)-[0-9]+(?:-of-[0-9]+)?")
+_NUMBERED_LINE = r"^\s*\(?(?<number>\d{1,9})(?:[.):]+|\s)\s*(?<sentence>\S.*)$"
 _SPLIT_COLUMNS = ("split", "subset")
 
 
@@ -263,7 +264,21 @@ def _of_lines(path: Path, *, has_ids: bool) -> pl.DataFrame:
         lines.append(pl.Series("text", part))
     if has_ids:
         lines = lines.str.strip_chars().str.extract(r"^\S+\s+(.*)$")
-    return _conformed(lines.to_frame())
+    return _conformed(_without_numbers(lines).to_frame())
+
+
+def _without_numbers(lines: pl.Series) -> pl.Series:
+    """Return the lines of a numbered list without their numbers, such as ``12. `` or ``(12)``.
+
+    Each number is one more than the last, or 1, as a file may have several lists. Lines between
+    them, such as headings, have no number. Other lines that begin with numbers stay.
+    """
+    groups = lines.str.extract_groups(_NUMBERED_LINE).struct.unnest()
+    numbers = groups["number"].drop_nulls().cast(pl.Int64)
+    continues = (numbers == numbers.shift(1) + 1) | (numbers == 1)
+    if numbers.n_unique() < 2 or not continues.slice(1).all():
+        return lines
+    return pl.select(pl.coalesce(groups["sentence"], lines).alias(lines.name)).to_series()
 
 
 def _of_source(path: Path) -> pl.DataFrame:
