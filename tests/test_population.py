@@ -3,17 +3,20 @@ once."""
 
 import hashlib
 import json
+import re
 import shutil
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sheets import make_workspace
 
 from nbaudio import evidence, review, select
 from nbaudio.core.hashing import hash_column
 from nbaudio.proof.separation import precision_by, signal_precision
-from nbaudio.review.population import Population
+from nbaudio.review.population import Population, word_counts
 from nbaudio.review.sampling import Strata, draw_from
 from nbaudio.review.state import ReviewState, Verdict, append_verdicts, frame_table
 from nbaudio.tables import parquet_files
@@ -144,3 +147,12 @@ def test_the_first_rows_of_a_stratum_are_those_with_the_smallest_hashes():
         hashes = hash_column(ids.gather(own), "x")
         assert hashes.is_sorted()
         assert set(own) == set(np.flatnonzero(strata.number == number))
+
+
+@settings(deadline=None)
+@given(st.lists(st.none() | st.text(" \t\n\u00a0\u2028\u3000a.š", max_size=9), max_size=9))
+def test_words_are_what_white_space_divides(texts):
+    counts = word_counts(pl.Series(texts, dtype=pl.String))
+    assert counts.to_list() == [
+        0 if text is None else len(re.findall(r"\S+", text)) for text in texts
+    ]

@@ -5,7 +5,7 @@ Segments that were judged or drawn, and those of frames that were removed, have 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
@@ -22,6 +22,7 @@ from nbaudio.review.state import CONTENT_COLUMNS, frame_contents
 from nbaudio.tables import workspace_tables
 from nbaudio.tables.buckets import Buckets, bucket_count, store, write_buckets
 from nbaudio.tables.dataframes import STREAMED
+from nbaudio.tables.parquet_files import reading_parquet
 from nbaudio.tables.rows import with_starts
 from nbaudio.tables.workspace import Workspace
 
@@ -119,20 +120,16 @@ def read_sums(
     population.release()  # its arrays, which the joined rows need the memory of
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
-        cuts = {_cut_name(number): pl.Int32() for number in range(len(several_kinds))}
-        segments = _divide(
-            _read_facts(population, several_kinds, strata, with_contents=bool(frames)),
-            pl.Schema({**_FACTS, **cuts}),
-            num_buckets,
-            folder,
-        )
+        facts = _read_facts(population, several_kinds, strata, with_contents=bool(frames))
+        schema = _facts_schema(num_kinds=len(several_kinds))
+        segments = _divide(store(facts, folder / "facts", schema), num_buckets, folder)
         frame_by_suffix = {f"_frame_{number}": frame for number, frame in enumerate(frames)}
         frame_buckets = {
-            suffix: _divide(_frame_rows(workspace, frame), _FRAME, num_buckets, folder)
+            suffix: _divide_frame(workspace, frame, num_buckets, folder)
             for suffix, frame in frame_by_suffix.items()
         }
         rule_buckets = {
-            f"_rule_{rule.number}": _divide(_rule_rows(workspace, rule), _RULE, num_buckets, folder)
+            f"_rule_{rule.number}": _divide_rule(workspace, rule, num_buckets, folder)
             for rule in rules
         }
         sums: list[list[pl.DataFrame]] = [[] for _ in several_kinds]
@@ -164,11 +161,8 @@ def read_segment_rows(
     is_valid = []
     for number, frame in enumerate(frames):
         suffix = f"_frame_{number}"
-        columns = ("segment_id", "stratum", "content")
-        table = workspace_tables.scan(workspace, columns, table=frame.table)
-        in_frame = table.filter(pl.col("segment_id").is_in(ids.implode())).collect(**STREAMED)
-        in_frame = _with_frame_columns(in_frame, frame).select("key", "stratum", "content")
-        in_frame = in_frame.select("key", pl.exclude("key").name.suffix(suffix))
+        in_frame = _frame_rows(workspace, frame, ids).collect(**STREAMED)
+        in_frame = in_frame.select("key", pl.col("stratum", "content").name.suffix(suffix))
         rows = rows.join(in_frame, on="key", how="full", coalesce=True)
         is_valid.append(_is_valid(suffix, frame))
     is_there = pl.col("is_there").fill_null(value=False)
@@ -180,11 +174,31 @@ def _count_buckets(num_segments: int, *, tables: int) -> int:
     return bucket_count(num_segments * tables // _ROWS_AS_LARGE)
 
 
-def _divide(parts: Iterable[pl.DataFrame], schema: pl.Schema, count: int, folder: Path) -> Buckets:
-    """Divide rows that come in parts by their key, in new folders within `folder`."""
-    rows = store(parts, Path(mkdtemp(dir=folder)) / "rows", schema)
+def _divide(rows: pl.LazyFrame, count: int, folder: Path) -> Buckets:
+    """Divide rows by their key, in a new folder within `folder`."""
     buckets = Path(mkdtemp(dir=folder)) / "buckets"
     return write_buckets(rows, pl.col("key") % count, count=count, folder=buckets)
+
+
+def _divide_frame(workspace: Workspace, frame: RoundFrame, count: int, folder: Path) -> Buckets:
+    """Divide the rows of a frame; raise InputError where its table is not usable."""
+    path = workspace_tables.table_path(workspace, frame.table)
+    with reading_parquet(path, checked=True):
+        return _divide(_frame_rows(workspace, frame), count, folder)
+
+
+def _divide_rule(workspace: Workspace, rule: FixedRule, count: int, folder: Path) -> Buckets:
+    """Divide the rows of a rule; raise InputError where its table is not usable."""
+    path = workspace_tables.table_path(workspace, rule.table)
+    with reading_parquet(path, checked=True):
+        rows = workspace_tables.scan(workspace, table=rule.table).with_columns(_KEY)
+        return _divide(_conformed(rows, _RULE), count, folder)
+
+
+def _facts_schema(*, num_kinds: int) -> pl.Schema:
+    """Return the columns of `_read_facts`."""
+    cuts = {_cut_name(number): pl.Int32() for number in range(num_kinds)}
+    return pl.Schema({**_FACTS, **cuts})
 
 
 def _read_facts(
@@ -290,25 +304,26 @@ def number_column(name: str) -> pl.Expr:
     return pl.col(name).cast(pl.Float64).fill_nan(None)
 
 
-def _frame_rows(workspace: Workspace, frame: RoundFrame) -> Iterator[pl.DataFrame]:
-    """Yield what a frame says of its segments."""
-    for batch in workspace_tables.read_batches(workspace, frame.table, ("segment_id", *_FRAME)):
-        yield _with_frame_columns(batch, frame)
+def _frame_rows(
+    workspace: Workspace, frame: RoundFrame, ids: pl.Series | None = None
+) -> pl.LazyFrame:
+    """Return what a frame says of its segments, or of those with `ids`: the columns `_FRAME`.
 
-
-def _with_frame_columns(rows: pl.DataFrame, frame: RoundFrame) -> pl.DataFrame:
-    """Return rows of a frame with the columns `_FRAME`; earlier versions lack some of them."""
+    Frames of earlier versions lack some of them, which are null.
+    """
+    rows = workspace_tables.scan(workspace, ("segment_id", *_FRAME), table=frame.table)
+    if ids is not None:
+        rows = rows.filter(pl.col("segment_id").is_in(ids.implode()))
     strata = frame.strata["stratum"]
     number = pl.col("stratum").replace_strict(strata, range(len(strata)), return_dtype=pl.Int32)
-    nothing = pl.DataFrame(schema=_FRAME).drop("key", "stratum")
-    rows = pl.concat([nothing, rows], how="diagonal_relaxed")
-    return rows.with_columns(_KEY, number)
+    nothing = pl.LazyFrame(schema=_FRAME).drop("key", "stratum")
+    complete = pl.concat([nothing, rows], how="diagonal_relaxed")
+    return _conformed(complete.with_columns(_KEY, number), _FRAME)
 
 
-def _rule_rows(workspace: Workspace, rule: FixedRule) -> Iterator[pl.DataFrame]:
-    """Yield what a rule says of its segments."""
-    for batch in workspace_tables.read_batches(workspace, rule.table):
-        yield batch.with_columns(_KEY)
+def _conformed(rows: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
+    """Return the columns of a schema with its types."""
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
 def _joined(

@@ -43,8 +43,24 @@ _FACTS = ("path", "sampling_rate", "num_channels", "num_samples")
 _ALWAYS_READ = (*(name for name in JUDGED if name not in ("text", "asr_text")), "source_channel")
 #: The duration in seconds, 0 if it is not known.
 SECONDS = seconds_column().fill_null(0.0)
+_OTHER_SPACES = r"[^\S ]|  |^ | $|^$"  # other than single blanks between words
+
+
+def word_counts(texts: pl.Series) -> pl.Series:
+    """Return how many words each text has, which white space divides; 0 for null.
+
+    Most texts have single blanks between words: to count these takes a third of the time.
+    """
+    counts = texts.str.count_matches(" ", literal=True) + 1
+    has_other_spaces = texts.str.contains(_OTHER_SPACES)
+    others = texts.filter(has_other_spaces)
+    if len(others):
+        counts = counts.scatter(has_other_spaces.arg_true(), others.str.count_matches(r"\S+"))
+    return counts.fill_null(0)
+
+
 #: The number of words of the text.
-WORDS = pl.col("text").str.count_matches(r"\S+").fill_null(0).cast(pl.UInt32)
+WORDS = pl.col("text").map_batches(word_counts, return_dtype=pl.UInt32, is_elementwise=True)
 
 
 def group_hashes(values: pl.Series) -> pl.Series:
