@@ -790,6 +790,16 @@ class _Book:
         rates: Array = weight / weight.sum() @ self._predicted(self.scale)
         return rates
 
+    @cached_property
+    def total_value(self) -> float:
+        """The value that is left in all bins."""
+        return float(self.value.sum())
+
+    @cached_property
+    def expected_wrong(self) -> float:
+        """The wrong value that is expected in all bins."""
+        return float(self.value @ self.rates)
+
     def _predicted(self, scale: Array) -> Array:
         """Return the rates of wrong items by prior and bin."""
         # The other bins, each weighted by what it stands for, are the prior of a bin.
@@ -809,46 +819,51 @@ class _Book:
 
     def solve(self, rest: Array, sign: float) -> "_Odds":
         """Return the bet against each null; `rest` is what each leaves for unseen items."""
-        rates = self.rates
-        total = self.value.sum()
-        expected = self.value @ rates
-        is_wanted = (sign * (rest - expected) > 0) & (rest > 0) & (rest < total)
-        limit = total if sign > 0 else 0.0
-        halfway = (expected + limit) / 2
+        is_wanted = (
+            (sign * (rest - self.expected_wrong) > 0) & (rest > 0) & (rest < self.total_value)
+        )
+        limit = self.total_value if sign > 0 else 0.0
+        halfway = (self.expected_wrong + limit) / 2
         rest = np.where(is_wanted, rest, halfway)
         if len(self.value) > 1:
-            return self._solve_bins(rest, rates, is_wanted, sign)
-        share = np.clip(rest / max(total, _TINY), _TINY, 1 - _TINY)[:, None]
-        stake = sign * (share - rates) / (share * (1 - share)) / self.scale
-        return _Odds(rates, np.where(is_wanted, stake[:, 0], 0.0), share)
+            return self._solve_bins(rest, is_wanted, sign)
+        share = self._share_of_total(rest)[:, None]
+        stake = sign * (share - self.rates) / (share * (1 - share)) / self.scale
+        return _Odds(self.rates, np.where(is_wanted, stake[:, 0], 0.0), share)
 
-    def _solve_bins(self, rest: Array, rates: Array, is_wanted: Bools, sign: float) -> "_Odds":
+    def _share_of_total(self, rest: Array) -> Array:
+        """Return the share of the value that each null leaves, within (0, 1)."""
+        return np.clip(rest / max(self.total_value, _TINY), _TINY, 1 - _TINY)
+
+    def _solve_bins(self, rest: Array, is_wanted: Bools, sign: float) -> "_Odds":
         """Find the stake mu of each null at which the rates c of all bins add up to its rest.
 
         Newton's method within bounds, by logarithms of the stake and of odds, one almost a line in
-        the other. A stake that is a little off is a slightly weaker bet.
+        the other. A null whose odds are near enough keeps its stake. A stake that is a little off
+        is a slightly weaker bet.
         """
-        expected = float(self.value @ rates)
-        total = float(self.value.sum())
-        wanted = _gaps(rest, expected, total, sign)
-        log_stake = self._first_log_stake(wanted, rates)
+        wanted = _gaps(rest, self.expected_wrong, self.total_value, sign)
+        log_stake = self._first_log_stake(rest, wanted)
         low, high = self._bounds_of_log_stake(len(rest))
-        num_steps = _STEPS if is_wanted.any() else 1
-        for step in range(num_steps):
+        is_solved = ~is_wanted
+        for step in range(_STEPS):
             is_inside = (low < log_stake) & (log_stake < high) & (step < _NEWTON_STEPS)
-            log_stake = np.where(is_inside, log_stake, (low + high) / 2)
+            log_stake = np.where(is_inside | is_solved, log_stake, (low + high) / 2)
             stake = np.exp(log_stake)[:, None] * self.scale
-            rates_at_stake = _rates_at_stake(stake, rates, sign)
-            gaps = _gaps(rates_at_stake.rates @ self.value, expected, total, sign)
+            rates_at_stake = _rates_at_stake(stake, self.rates, sign)
+            wrong = rates_at_stake.rates @ self.value
+            gaps = _gaps(wrong, self.expected_wrong, self.total_value, sign)
             error = gaps.log_odds_to(wanted)
-            if np.abs(error[is_wanted]).max(initial=0.0) < _NEAR:
+            is_solved = (np.abs(error) < _NEAR) | ~is_wanted
+            if is_solved.all():
                 break
             low = np.where(error < 0, log_stake, low)
             high = np.where(error < 0, high, log_stake)
             slope = (rates_at_stake.slopes @ self.value) * gaps.slope
-            log_stake = log_stake - error / np.maximum(slope, _TINY)
+            newton = log_stake - error / np.maximum(slope, _TINY)
+            log_stake = np.where(is_solved, log_stake, newton)
         stake_of_nulls = np.where(is_wanted, stake[:, 0] / self.scale[0], 0.0)
-        return _Odds(rates, stake_of_nulls, rates_at_stake.rates)
+        return _Odds(self.rates, stake_of_nulls, rates_at_stake.rates)
 
     def _bounds_of_log_stake(self, num_nulls: int) -> tuple[Array, Array]:
         """Return the least and the largest logarithm of the stake of each null that is searched."""
@@ -856,9 +871,13 @@ class _Book:
         high = np.full(num_nulls, 30.0) - np.log(self.scale.min())
         return low, high
 
-    def _first_log_stake(self, wanted: _Gaps, rates: Array) -> Array:
-        """Return the logarithm of the stake of each null if rates were linear in the stake."""
-        spread = self.value * self.scale @ (rates * (1 - rates))
+    def _first_log_stake(self, rest: Array, wanted: _Gaps) -> Array:
+        """Return the logarithm of the stake of each null if all bins had the same rates and scale.
+
+        It is exact for a single bin: the stake times the scale is the gap over c (1 - c).
+        """
+        share = self._share_of_total(rest)
+        spread = float(self.value @ self.scale) * share * (1 - share)
         return np.asarray(np.log(wanted.from_expected / np.maximum(spread, _TINY)))
 
     def with_growth(self, bets: "_BlockBets", odds: "_Odds", stake: float) -> "_BlockBets":

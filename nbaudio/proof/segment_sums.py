@@ -115,21 +115,22 @@ def read_sums(
         Then `segments`, `ticks` and `words` in all; of each of these, how many segments have more
         than 0 (`words_counted`), and the largest value of one (`words_largest`).
     """
-    workspace = population.state.workspace
     num_buckets = _count_buckets(len(population), tables=1 + len(frames) + len(rules))
     population.release()  # its arrays, which the joined rows need the memory of
     with TemporaryDirectory(prefix="nbaudio-") as path:
         folder = Path(path)
-        facts = _read_facts(population, several_kinds, strata, with_contents=bool(frames))
-        schema = _facts_schema(num_kinds=len(several_kinds))
-        segments = _divide(store(facts, folder / "facts", schema), num_buckets, folder)
+        parts = _read_facts(population, several_kinds, strata, with_contents=bool(frames))
+        facts = store(parts, folder / "facts", _facts_schema(num_kinds=len(several_kinds)))
+        segments = _divide(facts, num_buckets, folder)
         frame_by_suffix = {f"_frame_{number}": frame for number, frame in enumerate(frames)}
         frame_buckets = {
-            suffix: _divide_frame(workspace, frame, num_buckets, folder)
+            suffix: _divide_frame(population.state.workspace, frame, num_buckets, folder)
             for suffix, frame in frame_by_suffix.items()
         }
         rule_buckets = {
-            f"_rule_{rule.number}": _divide_rule(workspace, rule, num_buckets, folder)
+            f"_rule_{rule.number}": _divide_rule(
+                population.state.workspace, rule, num_buckets, folder
+            )
             for rule in rules
         }
         sums: list[list[pl.DataFrame]] = [[] for _ in several_kinds]
@@ -138,7 +139,7 @@ def read_sums(
             rows = _summed_columns(joined, frame_by_suffix, alone.hash(), several_kinds[0].by)
             for number, kinds in enumerate(several_kinds):
                 sums[number].append(_sum(_with_cuts(rows, number, kinds)))
-    return [_sum(pl.concat(parts)).sort(~pl.col("is_there"), _KIND) for parts in sums]
+    return [_sum(pl.concat(of_kinds)).sort(~pl.col("is_there"), _KIND) for of_kinds in sums]
 
 
 def read_segment_rows(
