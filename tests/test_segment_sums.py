@@ -1,5 +1,7 @@
 """Sums over segments that changed between two rounds, and of which some were removed."""
 
+from collections import OrderedDict
+
 import polars as pl
 import pytest
 from sheets import make_workspace
@@ -93,7 +95,7 @@ def test_a_segment_that_changes_between_two_views_is_not_as_it_was_drawn(tmp_pat
 
 def test_contents_of_few_batches_are_in_memory(monkeypatch):
     monkeypatch.setattr(segment_sums, "_BATCHES_OF_CONTENTS", 2)
-    monkeypatch.setattr(segment_sums, "_contents_of_batches", {})
+    monkeypatch.setattr(segment_sums, "_contents_of_batches", OrderedDict())
     times = {"recording_id": ["r"], "source_start": ["0"], "source_end": ["1"]}
     batches = [
         pl.DataFrame({**times, "text": [text]}) for text in ("da", "ne", "da", "možda", "ne")

@@ -5,6 +5,7 @@ Segments that were judged or drawn, and those of frames that were removed, have 
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +46,7 @@ _RULE = pl.Schema(
     | {"seconds": pl.Float64, "words": pl.Int64}
 )
 _BATCHES_OF_CONTENTS = 64  # of 16,384 segments, 8 bytes each
-_contents_of_batches: dict[bytes, pl.Series] = {}
+_contents_of_batches = OrderedDict[bytes, pl.Series]()
 _CUT = "cut_"  # with the number of kinds: the column with their `cut`
 _ROWS_AS_LARGE = 16  # Rows of numbers that take about as much memory as a row with texts.
 _SUMS = ("segments", "ticks", "words", "segments_counted", "ticks_counted", "words_counted")
@@ -280,9 +281,8 @@ def _contents(batch: pl.DataFrame) -> pl.Series:
     if contents is None:
         contents = frame_contents(batch)
         _contents_of_batches[key] = contents
-        while len(_contents_of_batches) > _BATCHES_OF_CONTENTS:
-            oldest = next(iter(_contents_of_batches))
-            _contents_of_batches.pop(oldest, None)
+        if len(_contents_of_batches) > _BATCHES_OF_CONTENTS:
+            _contents_of_batches.popitem(last=False)  # one call, as several threads are here
     return contents
 
 
