@@ -123,6 +123,21 @@ def test_texts_that_pandas_writes_for_missing_values_are_kept_and_counted(tmp_pa
     ]
 
 
+@pytest.mark.parametrize(
+    "misread", ["Å¡to Å¾ele", "Ĺˇto Ĺľele", "ja Å¡to", "ja Ä\x8desto Å¡to", "â€žjaâ€œ", "Ð´Ð°"]
+)
+def test_texts_in_a_wrong_encoding_are_counted_and_kept(tmp_path, misread):
+    lines = f"name,text\na.wav,{misread}\nb.wav,što žele\nc.wav,Ăn â ÄÅ да\nd.wav,{misread}\n"
+    report = ingest(written(tmp_path / "t.csv", lines), tmp_path / "W")
+    [line] = [line for line in report.warnings if "Windows code page" in line]
+    assert line.startswith("2 segments have a text that looks like UTF-8")
+    [word, letters] = re.findall(r"'([^']*)'", line)[:2]
+    assert word in repr(misread)
+    assert word != letters
+    texts = Workspace.open(tmp_path / "W").segments["text"].to_list()
+    assert texts == [misread, "što žele", "Ăn â ÄÅ да", misread]
+
+
 def test_marks_that_nobody_speaks_are_counted(tmp_path):
     texts = ["da [smijeh]", "<unk> ne", "sil", "((nejasno)) da", "1 < 2", "(da)", "silos", "#da"]
     lines = "".join(f"{number}.wav,{text}\n" for number, text in enumerate(texts))

@@ -23,6 +23,7 @@ from nbaudio.tables.dataframes import IN_ORDER, STREAMED
 from nbaudio.tables.row_values import repeated
 from nbaudio.tables.rows import Rows
 from nbaudio.tables.workspace import Workspace
+from nbaudio.text import mojibake
 from nbaudio.text.speaker_names import MISSING
 
 _REMOVED = "no longer in the source; kept until 'nbaudio withdraw'"
@@ -330,6 +331,7 @@ def _warnings(
     lines += _look_alike_ids("segments", segments.select("segment_id"))
     lines += _look_alike_ids("recordings", recordings.lazy().select("recording_id"))
     lines += _texts_of_missing_values(workspace_tables.scan(workspace))
+    lines += _texts_with_mojibake(workspace_tables.scan(workspace))
     if {settings["format"] for settings in sources_of(workspace)} != {_SUBTITLES}:
         lines += _texts_with_marks(workspace_tables.scan(workspace))
     lines += speaker_warnings(workspace_tables.scan(workspace))
@@ -396,6 +398,25 @@ def _texts_of_missing_values(segments: pl.LazyFrame) -> Iterator[str]:
         f'write for a missing one ({spellings}): it stays, and --where "{condition}" leaves it '
         "out of a selection"
     )
+
+
+def _texts_with_mojibake(segments: pl.LazyFrame) -> Iterator[str]:
+    """Warn of texts that another program read in a wrong encoding; they stay as they are."""
+    number = 0
+    example = ""
+    candidates = segments.select("text").filter(pl.col("text").str.contains(mojibake.PATTERN))
+    for batch in candidates.collect_batches(**IN_ORDER):
+        misread = [text for text in batch["text"] if mojibake.repaired(text) is not None]
+        number += len(misread)
+        if misread and not example:
+            words = misread[0].split(" ")
+            example = next(filter(mojibake.repaired, words), misread[0])
+    if number:
+        yield (
+            f"{count(number, 'segments', 'have')} a text that looks like UTF-8 read in a Windows "
+            f"code page, such as {example!r} for {mojibake.repaired(example)!r}: it stays; correct "
+            "the source, or its --option encoding"
+        )
 
 
 def _texts_with_marks(segments: pl.LazyFrame) -> Iterator[str]:
