@@ -792,12 +792,12 @@ class _Book:
 
     @cached_property
     def total_value(self) -> float:
-        """The value that is left in all bins."""
+        """The value that is left, summed over all bins."""
         return float(self.value.sum())
 
     @cached_property
     def expected_wrong(self) -> float:
-        """The wrong value that is expected in all bins."""
+        """The wrong value that `rates` predict, summed over all bins."""
         return float(self.value @ self.rates)
 
     def _predicted(self, scale: Array) -> Array:
@@ -832,7 +832,7 @@ class _Book:
         return _Odds(self.rates, np.where(is_wanted, stake[:, 0], 0.0), share)
 
     def _share_of_total(self, rest: Array) -> Array:
-        """Return the share of the value that each null leaves, within (0, 1)."""
+        """Return what each null leaves as a share of `total_value`, strictly between 0 and 1."""
         return np.clip(rest / max(self.total_value, _TINY), _TINY, 1 - _TINY)
 
     def _solve_bins(self, rest: Array, is_wanted: Bools, sign: float) -> "_Odds":

@@ -25,6 +25,7 @@ from nbaudio.tables.buckets import Buckets, bucket_count, store, write_buckets
 from nbaudio.tables.dataframes import STREAMED
 from nbaudio.tables.parquet_files import reading_parquet
 from nbaudio.tables.rows import with_starts
+from nbaudio.tables.schemas import columns_or_nulls
 from nbaudio.tables.workspace import Workspace
 
 TICKS = 705_600_000
@@ -194,11 +195,11 @@ def _divide_rule(workspace: Workspace, rule: FixedRule, count: int, folder: Path
     path = workspace_tables.table_path(workspace, rule.table)
     with reading_parquet(path, checked=True):
         rows = workspace_tables.scan(workspace, table=rule.table).with_columns(_KEY)
-        return _divide(_conformed(rows, _RULE), count, folder)
+        return _divide(rows.select(_RULE.names()).cast(_RULE), count, folder)
 
 
 def _facts_schema(*, num_kinds: int) -> pl.Schema:
-    """Return the columns of `_read_facts`."""
+    """Return the schema of what `_read_facts` yields for so many kinds."""
     cuts = {_cut_name(number): pl.Int32() for number in range(num_kinds)}
     return pl.Schema({**_FACTS, **cuts})
 
@@ -308,23 +309,17 @@ def number_column(name: str) -> pl.Expr:
 def _frame_rows(
     workspace: Workspace, frame: RoundFrame, ids: pl.Series | None = None
 ) -> pl.LazyFrame:
-    """Return what a frame says of its segments, or of those with `ids`: the columns `_FRAME`.
+    """Return the rows of a frame, or those of segments with `ids`, with the columns `_FRAME`.
 
-    Frames of earlier versions lack some of them, which are null.
+    Columns that frames of earlier versions lack are null.
     """
     rows = workspace_tables.scan(workspace, ("segment_id", *_FRAME), table=frame.table)
     if ids is not None:
         rows = rows.filter(pl.col("segment_id").is_in(ids.implode()))
     strata = frame.strata["stratum"]
     number = pl.col("stratum").replace_strict(strata, range(len(strata)), return_dtype=pl.Int32)
-    nothing = pl.LazyFrame(schema=_FRAME).drop("key", "stratum")
-    complete = pl.concat([nothing, rows], how="diagonal_relaxed")
-    return _conformed(complete.with_columns(_KEY, number), _FRAME)
-
-
-def _conformed(rows: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
-    """Return the columns of a schema with its types."""
-    return rows.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    rows = rows.with_columns(_KEY, number)
+    return rows.select(columns_or_nulls(_FRAME, rows.collect_schema()))
 
 
 def _joined(

@@ -47,9 +47,9 @@ _OTHER_SPACES = r"[^\S ]|  |^ | $|^$"  # other than single blanks between words
 
 
 def word_counts(texts: pl.Series) -> pl.Series:
-    """Return how many words each text has, which white space divides; 0 for null.
+    """Return the number of words of each text, 0 for null. White space separates words.
 
-    Most texts have single blanks between words: to count these takes a third of the time.
+    Most texts have single blanks between words, and counting blanks takes a third of the time.
     """
     counts = texts.str.count_matches(" ", literal=True) + 1
     has_other_spaces = texts.str.contains(_OTHER_SPACES)

@@ -401,7 +401,7 @@ def _texts_of_missing_values(segments: pl.LazyFrame) -> Iterator[str]:
 
 
 def _texts_with_mojibake(segments: pl.LazyFrame) -> Iterator[str]:
-    """Warn of texts that another program read in a wrong encoding; they stay as they are."""
+    """Warn of texts that another program decoded with a wrong encoding; they stay as they are."""
     number = 0
     example = ""
     candidates = segments.select("text").filter(pl.col("text").str.contains(mojibake.PATTERN))

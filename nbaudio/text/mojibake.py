@@ -1,16 +1,16 @@
-"""Find mojibake: UTF-8 that another program read in a Windows code page, ``Å¡to`` for ``što``."""
+"""Find mojibake: UTF-8 that was decoded with a Windows code page, ``Å¡to`` for ``što``."""
 
 import codecs
 from contextlib import suppress
 
-#: A pattern of what all texts with mojibake have: each letter became two or three such characters.
+#: Matches all texts with mojibake: each letter became two or three characters outside of ASCII.
 PATTERN = r"[^\x00-\x7F]{2}"
 _CODE_PAGES = ("cp1252", "cp1250")
 _KEEP_CONTROLS = "nbaudio.keep_controls"
 
 
 def repaired(text: str) -> str | None:
-    """Return what a text was before it was misread; None if it was not.
+    """Return the text as it was before it was decoded wrongly; None if it was not.
 
     Examples:
         >>> repaired("Å¡to je to"), repaired("Ĺˇto je to")
@@ -27,7 +27,7 @@ def repaired(text: str) -> str | None:
 
 
 def _keep_control(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode a control character, by which programs read a byte that the code page has not."""
+    """Encode a control character as one byte: bytes without a character are decoded to it."""
     if isinstance(error, UnicodeEncodeError):
         character = error.object[error.start]
         if "\x80" <= character <= "\x9f":
